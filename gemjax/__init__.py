@@ -1,0 +1,44 @@
+"""gemjax: JAX kernels and façades that make long agent histories and long dialogue memories cheap.
+
+Importing this package imports neither JAX nor torch and touches no device; each public name loads what it needs on
+first use.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "CompressionResult": "gemjax.history",
+    "ConfigError": "gemjax.errors",
+    "Encoder": "gemjax.encoders",
+    "EncoderError": "gemjax.errors",
+    "FlaxSentenceEncoder": "gemjax.encoders",
+    "GEMConfig": "gemjax.history",
+    "GemjaxError": "gemjax.errors",
+    "HistoryCompressor": "gemjax.history",
+    "Problem": "gemjax.history",
+    "RequestError": "gemjax.errors",
+    "SentenceTransformerEncoder": "gemjax.encoders",
+    "StateError": "gemjax.errors",
+    "WeightsError": "gemjax.errors",
+    "validate": "gemjax.history",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+if TYPE_CHECKING:
+    from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
+    from gemjax.errors import ConfigError, EncoderError, GemjaxError, RequestError, StateError, WeightsError
+    from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor, Problem, validate
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'gemjax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,25 @@
+"""The package's exceptions: one root, so that a caller can catch everything gemjax raises on purpose."""
+
+
+class GemjaxError(Exception):
+    """Root of the tree: GemjaxError <- ConfigError, RequestError, EncoderError, WeightsError, StateError."""
+
+
+class ConfigError(GemjaxError, ValueError):
+    """A configuration value is out of range or contradicts another. Raised at construction."""
+
+
+class RequestError(GemjaxError, ValueError):
+    """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict=True`, CLI)."""
+
+
+class EncoderError(GemjaxError, RuntimeError):
+    """An encoder raised, or returned vectors of a wrong shape, dtype or value."""
+
+
+class WeightsError(GemjaxError, RuntimeError):
+    """Model weights are missing, damaged, of another digest or of an unsupported architecture."""
+
+
+class StateError(GemjaxError, ValueError):
+    """A saved state cannot be loaded (wrong version, damaged, of another configuration). Nothing was changed."""

@@ -1,0 +1,86 @@
+"""What every wire format is parsed into: calls, results, exchanges and removable blocks (paper 3.1, B.1)."""
+
+import dataclasses
+from functools import cached_property
+
+SELECTION_CHARS = 12_000
+"""Longest selection text of a block, in characters (paper B.1)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call. `arguments` is the text as sent: JSON for most tools, free text for custom tools."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolResult:
+    """One result. Non-text content stands in `text` as a short typed placeholder; `is_error` is the provider's flag."""
+
+    id: str
+    text: str
+    is_error: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockContent:
+    """What one block says, independent of the wire format it came in."""
+
+    reasoning: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+
+    @cached_property
+    def action_text(self) -> str:
+        """The ACTION section alone: tool names and arguments."""
+        return _clip("ACTION\n" + "\n".join(f"{c.name} {c.arguments}" for c in self.calls))
+
+    @cached_property
+    def selection_text(self) -> str:
+        """The encoder's input: at most 12,000 characters, keeping beginning and end (paper B.1)."""
+        sections = []
+        if self.reasoning.strip():
+            sections.append("ASSISTANT_REASONING\n" + self.reasoning.strip())
+        if self.text.strip():
+            sections.append("ASSISTANT_TEXT\n" + self.text.strip())
+        if self.calls:
+            sections.append("ACTION\n" + "\n".join(f"{c.name} {c.arguments}" for c in self.calls))
+        observations = [r.text for r in self.results if r.text.strip()]
+        if observations:
+            sections.append("OBSERVATION\n" + "\n".join(observations))
+        return _clip("\n\n".join(sections))
+
+    @cached_property
+    def label(self) -> str:
+        """One short line for a table, such as `bash: pytest -q`."""
+        first = self.calls[0]
+        argument = " ".join(first.arguments.split())
+        more = f" (+{len(self.calls) - 1})" if len(self.calls) > 1 else ""
+        return f"{first.name}{more}: {argument}"[:80]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """One removable block: an assistant message with its calls and every result of theirs.
+
+    `messages` are indices into the request's message list; `key` is the digest of the block's canonical JSON plus an
+    occurrence counter, so that equal blocks differ; `chars` is what the block takes in the serialised request.
+    """
+
+    index: int
+    messages: tuple[int, ...]
+    key: str
+    chars: int
+    content: BlockContent
+
+
+def _clip(text: str, limit: int = SELECTION_CHARS) -> str:
+    if len(text) <= limit:
+        return text
+    marker = "\n[...]\n"
+    head = (limit - len(marker)) // 2
+    return text[:head] + marker + text[len(text) - (limit - len(marker) - head) :]

@@ -1,0 +1,1 @@
+"""Flax networks and the loaders of their weights."""
