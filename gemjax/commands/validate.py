@@ -28,9 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
             for problem in sorted(listed, key=lambda p: p.index):
                 print(f"{path}: {problem.severity}: {problem}")
             if not parsed.problems:
-                print(
-                    f"{path}: valid ({parsed.format.name}, {len(parsed.messages)} messages, {len(parsed.blocks)} blocks)"
-                )
+                size = f"{len(parsed.messages)} messages, {len(parsed.blocks)} blocks"
+                print(f"{path}: valid ({parsed.format.name}, {size})")
     if arguments.json:
         print_json(found)
     return int(failed)
