@@ -233,7 +233,8 @@ class _Run:
         sent = track.method.forward(moment)
         track.seconds += time.perf_counter() - start
         track.ledger.send(sent)
-        if valid and sent is not turn.messages:
+        changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
+        if valid and changed:
             request = {**turn.request, self.trajectory.wire.key: sent}
             track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems)
         if nearest is not None:
