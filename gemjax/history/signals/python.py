@@ -24,7 +24,7 @@ _WRITES_TO_FIRST = word_set(
     to_netcdf to_zarr to_file to_ply savefig savez savez_compressed savetxt imwrite imsave write_image write_html
     write_parquet write_csv write_json write_excel write_ipc write_ndjson save_pretrained save_model save_weights
     save_to_disk write_video write_png to_disk tofile extractall write_file to_yaml create_file append_file
-    edit_file edit_file_by_replace edit_file_by_line insert_content_at_line delete_file writefile urlretrieve
+    edit_file edit_file_by_replace edit_file_by_line insert_content_at_line delete_file writefile
     """
 )
 _WRITES_TO_SECOND = frozenset({"dump", "save_file", "save_as", "urlretrieve", "safe_dump", "dump_all"})

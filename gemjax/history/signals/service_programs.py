@@ -101,9 +101,19 @@ _CURL_VALUES = word_set(
 _WGET_VALUES = word_set("-O --output-document -o -a -P --directory-prefix -U --user-agent --header --post-data -T -t")
 
 
+def _options(arguments: list[str]) -> dict[str, str]:
+    """Each option with the word after it, or after its equals sign."""
+    given = {option: arguments[i + 1] for i, option in enumerate(arguments[:-1]) if option.startswith("-")}
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        if equals and option.startswith("--"):
+            given[option] = value
+    return given
+
+
 def _curl(arguments: list[str], context: Context) -> Kind:
     urls = [w for w in operands(arguments, _CURL_VALUES) if "." in w or is_url(w) or w.startswith("localhost")]
-    given = {option: arguments[i + 1] for i, option in enumerate(arguments[:-1]) if option.startswith("-")}
+    given = _options(arguments)
     output = given.get("-o") or given.get("--output")
     if output is not None:
         context.effects.write(output, context.cwd)
@@ -119,7 +129,7 @@ def _curl(arguments: list[str], context: Context) -> Kind:
 
 def _wget(arguments: list[str], context: Context) -> Kind:
     urls = operands(arguments, _WGET_VALUES)
-    given = {option: arguments[i + 1] for i, option in enumerate(arguments[:-1]) if option.startswith("-")}
+    given = _options(arguments)
     glued = next((a[2:] or "" for a in arguments if a.startswith("-O") and len(a) > 2), None)
     target = given.get("-O") or given.get("--output-document") or glued
     to_standard_output = target == "-" or any(re.fullmatch(r"-[a-zA-Z]*O-", a) for a in arguments)
@@ -200,8 +210,9 @@ def unlisted(name: str, arguments: list[str], context: Context) -> Kind:
     depth = 3 if name in _SERVICE_CLIENTS else 1
     verb = next((w for w in words[:depth] if w in CHANGING_VERBS), "")
     if verb and re.fullmatch(r"[a-z][\w.-]*", name):
-        objects = words[words.index(verb) + 1 :]
-        context.effects.write_artifact(f"{name} {objects[0][:80]}" if objects else name)
+        after = arguments[arguments.index(verb) + 1 :][:1]  # `bd update 12`: the thing that is updated
+        named = after and not after[0].startswith("-")
+        context.effects.write_artifact(f"{name} {after[0][:80]}" if named else name)
     context.touch([a for a in arguments if not a.startswith("-")])
     return Kind.RUNS
 
