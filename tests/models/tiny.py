@@ -52,7 +52,10 @@ def bert_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]
         for name, shape in dense.items():
             shapes |= {f"{layer}{name}.weight": shape, f"{layer}{name}.bias": shape[:1]}
     shapes |= {f"{name}.{part}": (hidden,) for name in norms for part in ("weight", "bias")}
-    return {name: (0.4 * rng.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+    return {
+        name: (0.4 * rng.standard_normal(shape) + name.endswith("LayerNorm.weight")).astype(np.float32)
+        for name, shape in shapes.items()
+    }
 
 
 def tokenizer() -> Tokenizer:
