@@ -121,7 +121,6 @@ class Ledger:
         self._frame_chars = len(compact_json({**template, key: []}))
         self._frame_tokens = count_message(sizer.counter, template)
         self._before: list[Measure] | None = None
-        self._stored = False
 
     def chars_of(self, messages: Sequence[Any]) -> int:
         """Characters of a request with these messages, as compact JSON: `L(S)` of Eq. 8."""
@@ -135,18 +134,17 @@ class Ledger:
         chars = self._frame_chars + sum([m.chars for m in now]) + max(len(now) - 1, 0)
         tokens = self._frame_tokens + sum([m.tokens for m in now])
         hit_chars = hit_tokens = 0
-        if before is not None and self._stored:
+        if before is not None:
             hit_chars = self._frame_chars + sum([m.chars for m in now[:common]]) + max(common - 1, 0)
             hit_tokens = self._frame_tokens + sum([m.tokens for m in now[:common]])
         prices = self._prices
         cached = chars >= prices.min_cacheable
+        # This covers a request before it that was too short to be written: no prefix of it is any longer.
         if hit_chars < prices.min_cacheable or not cached:
             hit_chars = hit_tokens = 0
         fresh = prices.write if cached else prices.uncached
         first_changed = common if before is not None and common < len(before) else None
         self._before = now
-        # What was not written cannot be read by the next request.
-        self._stored = cached
         sent = Sent(
             chars,
             tokens,

@@ -75,7 +75,7 @@ class ClearToolResults:
         if size <= self.trigger:
             return sent
         places = [(m, p) for m, message in enumerate(messages) for p in _result_places(message, format_)]
-        candidates = self._cleared | frozenset(places[: max(len(places) - self.keep, 0)])
+        candidates = frozenset(places[: max(len(places) - self.keep, 0)])
         if candidates == self._cleared:
             return sent
         shorter = self._render(messages, format_, candidates)

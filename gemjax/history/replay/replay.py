@@ -40,7 +40,7 @@ class Outcome:
         core_share: mean share of the blocks that is in the core, over compressed requests; None without one.
         protected_kept: smallest share of the protected blocks that was forwarded; 1 where all always were.
         encoder_texts, encoder_tokens: what the method would have to encode by itself.
-        seconds: spent deciding, encoding included.
+        seconds: spent deciding. Encoding is left out: the first method that asks for a text would pay for all.
     """
 
     totals: Totals
@@ -164,7 +164,7 @@ class _Track:
             protected_kept=compressed.protected_kept if compressed else 1.0,
             encoder_texts=self.meter.texts,
             encoder_tokens=self.meter.tokens,
-            seconds=self.seconds,
+            seconds=self.seconds - self.meter.seconds,
         )
 
 

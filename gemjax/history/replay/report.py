@@ -19,7 +19,7 @@ _RATIOS: dict[str, Callable[[Totals], float]] = {
     "token_cost_ratio": lambda t: t.token_cost,
 }
 
-_WIDE = 130
+_WIDE = 140
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Report:
         table.add_column("blocks", justify="right", no_wrap=True)
         shown = [n for n in self.names if n != "none"]
         for name in shown:
-            table.add_column(name, justify="right")
+            table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
         for o in self.outcomes:
             rows = [_row(o.methods[n], o.methods["none"]) for n in shown]
             cells = [_number(r["cost_ratio"]) + (f" / {_number(r['top3'])}" if wide else "") for r in rows]
