@@ -439,7 +439,7 @@ def test_interruption_keeps_what_is_finished(tmp_path: Path, hashing_encoder: An
     assert [o.trajectory.id for o in found.outcomes] == ["made-chat-4", "made-chat-5"]
     out = io.StringIO()
     found.print(Console(file=out, width=200))
-    assert "interrupted: 2 trajectories were finished" in out.getvalue()
+    assert "interrupted after 2 trajectories" in out.getvalue()
 
 
 def test_run_interrupted_at_once_still_reports(tmp_path: Path, hashing_encoder: Any) -> None:

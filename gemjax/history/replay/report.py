@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.history.replay.accounting import Prices, Totals
+from gemjax.history.replay.readers.recording import counted
 from gemjax.history.replay.replay import Outcome, TrajectoryOutcome
 
 _RATIOS: dict[str, Callable[[Totals], float]] = {
@@ -114,7 +115,7 @@ class Report:
         console.print(self._method_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
-            f"Ratios to sending everything, mean over {len(self.outcomes)} trajectories (pooled in brackets); "
+            f"Ratios to sending everything, mean over {counted(len(self.outcomes), 'trajectory', 'trajectories')} (pooled in brackets); "
             f"prices read {p.read:g}, write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; "
             f"top3 by {self.encoder}.",
             style="dim",
@@ -124,7 +125,9 @@ class Report:
         for line in self.broken:
             console.print(f"BROKEN INVARIANT: {line}", style="bold red", markup=False)
         if self.interrupted:
-            console.print(f"interrupted: {len(self.outcomes)} trajectories were finished", style="yellow")
+            console.print(
+                f"interrupted after {counted(len(self.outcomes), 'trajectory', 'trajectories')}", style="yellow"
+            )
 
     def _trajectory_table(self, wide: bool) -> Table:
         what = "cost / top-3" if wide else "cost"
