@@ -16,7 +16,7 @@ from rich.table import Table
 from gemjax import GEMConfig
 from gemjax.encoders import CachedEncoder, default_encoder
 from gemjax.history import CostAwarePolicy
-from gemjax.history.evidence import PAPER_RULES, Affinity, Errors, Goal, Recent, Sources, State
+from gemjax.history.evidence import PAPER_RULES, Affinity, Recent, State
 from gemjax.history.replay import Prices, Replay, default_counter, load, methods_named
 from gemjax.history.replay.compressed import Compressed
 from gemjax.history.replay.report import Report
@@ -32,33 +32,28 @@ def rules(**changes):
 
 def settings() -> dict[str, GEMConfig]:
     """Name -> configuration of everything that was tried."""
+    outside = State(3, outside_recent=True)
     tried = {
         "paper rules": GEMConfig(rules=PAPER_RULES),
         "default": GEMConfig(),
         "geometry only": GEMConfig(rules=()),
     }
-    for keep in (1, 2, 3, 4, 6, 8):
+    for keep in (3, 6, 9, 12):
         tried[f"affinity {keep}"] = GEMConfig(rules=rules(affinity=Affinity(keep)))
-    for keep in (3, 6):
-        tried[f"affinity {keep} + paths 0.2"] = GEMConfig(rules=rules(affinity=Affinity(keep, path_bonus=0.2)))
-    for keep in (6, 8):
-        tried[f"recent {keep}, affinity 6"] = GEMConfig(rules=rules(recent=Recent(keep), affinity=Affinity(6)))
-    for capacity in (12, 20, 24):
-        tried[f"K {capacity}, affinity 6"] = GEMConfig(rules=rules(affinity=Affinity(6)), capacity=capacity)
-    for tau in (0.8, 0.95):
-        tried[f"tau {tau}, affinity 6"] = GEMConfig(rules=rules(affinity=Affinity(6)), coverage=tau)
-    for beta in (0.25, 0.5, 2.0):
-        tried[f"beta {beta}, affinity 6"] = GEMConfig(
+    for query in ("turn", "trail"):
+        tried[f"affinity 6 ({query})"] = GEMConfig(rules=rules(affinity=Affinity(6, query=query)))
+        tried[f"affinity 9 ({query})"] = GEMConfig(rules=rules(affinity=Affinity(9, query=query)))
+    tried["affinity 6, paths 0.2"] = GEMConfig(rules=rules(affinity=Affinity(6, path_bonus=0.2)))
+    tried["affinity 6, length 0.02"] = GEMConfig(rules=rules(affinity=Affinity(6, length_penalty=0.02)))
+    tried["affinity 6, state outside recent"] = GEMConfig(rules=rules(state=outside, affinity=Affinity(6)))
+    tried["affinity 9, K 24"] = GEMConfig(rules=rules(affinity=Affinity(9)), capacity=24)
+    tried["affinity 12, K 32"] = GEMConfig(rules=rules(affinity=Affinity(12)), capacity=32)
+    for beta in (0.5, 2.0):
+        tried[f"affinity 6, beta {beta}"] = GEMConfig(
             rules=rules(affinity=Affinity(6)), policy=CostAwarePolicy(beta=beta)
         )
-    for delta in (0.3, 0.5, 0.7):
-        tried[f"delta {delta}, affinity 6"] = GEMConfig(rules=rules(affinity=Affinity(6)), delta=delta)
-    lean = {"state": None, "source": None, "error": None, "goal": None}
-    tried["recent + affinity 6"] = GEMConfig(rules=rules(**lean, affinity=Affinity(6)))
-    tried["recent + affinity 9"] = GEMConfig(rules=rules(**lean, affinity=Affinity(9)))
-    tried["state 1, source 2, affinity 6"] = GEMConfig(
-        rules=(Recent(4), Goal(1), State(1), Errors(1), Sources(2), Affinity(6))
-    )
+    tried["affinity 6, delta 0.5"] = GEMConfig(rules=rules(affinity=Affinity(6)), delta=0.5)
+    tried["recent 4, affinity 12, no geometry"] = GEMConfig(rules=(Recent(4), Affinity(12)), coverage=0.0)
     return tried
 
 
