@@ -115,9 +115,8 @@ class Report:
         console.print(self._method_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
-            f"Ratios to sending everything, mean over {counted(len(self.outcomes), 'trajectory', 'trajectories')} (pooled in brackets); "
-            f"prices read {p.read:g}, write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; "
-            f"top3 by {self.encoder}.",
+            f"Ratios to sending everything, mean over {self._count()} (pooled in brackets); prices read {p.read:g}, "
+            f"write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; top-3 by {self.encoder}.",
             style="dim",
         )
         for path, reason in self.skipped:
@@ -125,9 +124,10 @@ class Report:
         for line in self.broken:
             console.print(f"BROKEN INVARIANT: {line}", style="bold red", markup=False)
         if self.interrupted:
-            console.print(
-                f"interrupted after {counted(len(self.outcomes), 'trajectory', 'trajectories')}", style="yellow"
-            )
+            console.print(f"interrupted after {self._count()}", style="yellow")
+
+    def _count(self) -> str:
+        return counted(len(self.outcomes), "trajectory", "trajectories")
 
     def _trajectory_table(self, wide: bool) -> Table:
         what = "cost / top-3" if wide else "cost"
