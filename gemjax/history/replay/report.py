@@ -1,4 +1,4 @@
-"""From outcomes to one table and one JSON object: trajectories are the statistical units, the pooled sums the bill."""
+"""From outcomes to one table and one JSON object: the sums are the bill, trajectories the statistical units."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -51,18 +51,19 @@ class Report:
     def method(self, name: str) -> dict[str, Any]:
         """One method over all trajectories.
 
-        `X_ratio` is the mean over trajectories of X(method) / X(everything), `X_ratio_pooled` the ratio of the sums,
-        `X_ratio_se` the standard error of the mean (None for one trajectory). `top3` likewise: the mean over
-        trajectories of their mean over checkpoints; `top3_pooled` the mean over all checkpoints.
+        `X_ratio` is the ratio of the sums, X(method) / X(everything): the bill. `X_ratio_mean` is the mean of the
+        trajectories' own ratios and `X_ratio_se` its standard error (None for one trajectory): what to expect of one
+        trajectory, however long. `top3` likewise: the mean over all checkpoints; `top3_mean` the mean over trajectories
+        of their means.
         """
         pairs = [(o.methods[name], o.methods["none"]) for o in self.outcomes]
         row: dict[str, Any] = {}
         for key, of in _RATIOS.items():
             ratios = [_ratio(of(m.totals), of(full.totals)) for m, full in pairs]
-            row[key], row[f"{key}_se"] = _mean_and_error(ratios)
-            row[f"{key}_pooled"] = _ratio(sum(of(m.totals) for m, _ in pairs), sum(of(f.totals) for _, f in pairs))
-        row["top3"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
-        row["top3_pooled"] = _mean([r for m, _ in pairs for r in m.retained])
+            row[key] = _ratio(sum(of(m.totals) for m, _ in pairs), sum(of(f.totals) for _, f in pairs))
+            row[f"{key}_mean"], row[f"{key}_se"] = _mean_and_error(ratios)
+        row["top3"] = _mean([r for m, _ in pairs for r in m.retained])
+        row["top3_mean"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
         outcomes = [m for m, _ in pairs]
         row["events"] = sum(m.totals.events for m in outcomes)
         row["requests"] = sum(m.totals.requests for m in outcomes)
@@ -115,7 +116,7 @@ class Report:
         console.print(self._method_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
-            f"Ratios to sending everything, mean over {self._count()} (pooled in brackets); prices read {p.read:g}, "
+            f"Ratios to sending everything over {self._count()} (mean over them in brackets); prices read {p.read:g}, "
             f"write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; top-3 by {self.encoder}.",
             style="dim",
         )
@@ -200,4 +201,4 @@ def _number(value: float | None) -> str:
 
 
 def _both(row: dict[str, Any], key: str) -> str:
-    return f"{_number(row[key])} ({_number(row[f'{key}_pooled'])})"
+    return f"{_number(row[key])} ({_number(row[f'{key}_mean'])})"
