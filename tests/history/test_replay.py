@@ -413,15 +413,20 @@ def test_report_sums_and_means(report: Report) -> None:
     assert (none["chars_ratio"], none["cost_ratio"], none["top3"], none["events"]) == (1.0, 1.0, 1.0, 0)
 
 
-def test_report_prints_every_method_and_trajectory(report: Report) -> None:
+@pytest.mark.parametrize("width", [80, 200])
+def test_report_prints_every_method_and_trajectory(report: Report, width: int) -> None:
     out = io.StringIO()
-    report.print(Console(file=out, width=200))
+    report.print(Console(file=out, width=width, force_terminal=True, color_system=None))
     text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
     for name in report.names:
         assert name in text
     assert "made-chat-40" in text
     assert "not read" in text
     assert "interrupted" not in text
+    # No figure is cut: the only ellipsis that may stand there ends an id.
+    row = next(line for line in text.splitlines() if "made-chat-40" in line)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in row
 
 
 def test_interruption_keeps_what_is_finished(tmp_path: Path, hashing_encoder: Any) -> None:

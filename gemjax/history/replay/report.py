@@ -133,15 +133,20 @@ class Report:
     def _trajectory_table(self, wide: bool) -> Table:
         what = "cost / top-3" if wide else "cost"
         table = Table(title=f"{what} by trajectory", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", min_width=12)
-        table.add_column("blocks", justify="right", no_wrap=True)
+        # In a narrow terminal eight methods leave little room, and the end of an id tells less than a figure.
+        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", max_width=34 if wide else 16)
+        if wide:
+            table.add_column("blocks", justify="right", no_wrap=True)
         shown = [n for n in self.names if n != "none"]
         for name in shown:
             table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
         for o in self.outcomes:
             rows = [_row(o.methods[n], o.methods["none"]) for n in shown]
-            cells = [_number(r["cost_ratio"]) + (f" / {_number(r['top3'])}" if wide else "") for r in rows]
-            table.add_row(o.trajectory.id, str(o.blocks), *cells)
+            if wide:
+                cells = [str(o.blocks), *(f"{_number(r['cost_ratio'])} / {_number(r['top3'])}" for r in rows)]
+            else:
+                cells = [_number(r["cost_ratio"]) for r in rows]
+            table.add_row(o.trajectory.id, *cells)
         return table
 
     def _method_table(self, wide: bool) -> Table:
