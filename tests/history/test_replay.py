@@ -366,6 +366,17 @@ def test_encoder_use_is_what_one_method_alone_would_need(hashing_encoder: Any) -
     assert outcome.methods["paper"].encoder_texts <= 4 * outcome.requests + outcome.blocks
 
 
+def test_an_encoder_price_enters_the_bill(hashing_encoder: Any) -> None:
+    t = conversation("chat", 30)
+    free = _replay(_all_methods(), hashing_encoder).run(t)
+    priced = _replay(_all_methods(), hashing_encoder, prices=Prices(encoder=0.5)).run(t)
+    for name, outcome in priced.methods.items():
+        before = free.methods[name]
+        assert outcome.totals.token_cost == pytest.approx(before.totals.token_cost + 0.5 * before.encoder_tokens)
+        assert (outcome.totals.cost > before.totals.cost) == (before.encoder_texts > 0)
+        assert outcome.totals.tokens == before.totals.tokens
+
+
 def test_the_next_action_can_be_the_whole_turn(hashing_encoder: Any) -> None:
     t = conversation("chat", 24)
     action = _replay([KeepLast()], hashing_encoder).run(t)

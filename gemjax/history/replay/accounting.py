@@ -31,15 +31,18 @@ class Prices:
         uncached: one of a request that is too short to be cached (`min_cacheable`).
         min_cacheable: shortest cacheable prompt, in characters of the serialised request (a provider's 1,024 tokens are
             about 4,000); it decides for characters and tokens alike.
+        encoder: one that the encoder reads. 0 for an encoder in one's own process; with prices 1, 1, 1 and `encoder` 1
+            the cost in tokens is the paper's combined tokens (Eq. E.2) without the model's output.
     """
 
     read: float = 0.1
     write: float = 1.25
     uncached: float = 1.0
     min_cacheable: int = 0
+    encoder: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("read", "write", "uncached"):
+        for name in ("read", "write", "uncached", "encoder"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise ConfigError(f"price {name!r} must be a number >= 0, got {value!r}")

@@ -28,6 +28,7 @@ class MeteredEncoder:
     def __init__(self, encoder: Any, counter: TokenCounter, known: dict[str, int]) -> None:
         self.name: str = encoder.name
         self.texts = 0
+        self.chars = 0
         self.tokens = 0
         self.seconds = 0.0
         self._encoder = encoder
@@ -58,6 +59,7 @@ class MeteredEncoder:
         if new:
             self._known.update(zip(new, self._counter.count(new), strict=True))
         self.texts += len(mine)
+        self.chars += sum(map(len, mine))
         self.tokens += sum(self._known[t] for t in mine)
 
 
