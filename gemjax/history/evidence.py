@@ -362,7 +362,7 @@ class Affinity:
         length_penalty: taken off the similarity for every doubling of a block's length over the median; 0 for none.
     """
 
-    keep: int = 3
+    keep: int = 9
     query: str = "action"
     path_bonus: float = 0.0
     length_penalty: float = 0.0
