@@ -213,7 +213,7 @@ def test_retention_equals_a_count_by_hand(hashing_encoder: Any) -> None:
 
 def test_a_cleared_result_is_not_retained(hashing_encoder: Any) -> None:
     t = conversation("chat", 24)
-    outcome = _replay([ClearToolResults(trigger=0)], hashing_encoder).run(t)
+    outcome = _replay([ClearToolResults(trigger=0, clear_at_least=0)], hashing_encoder).run(t)
     assert np.mean(outcome.methods["clear-tool-results"].retained) < 0.7
 
 
@@ -240,7 +240,7 @@ def _moment(t: Trajectory, turn: Any, forwarded: frozenset[int] | None = None, e
 @pytest.mark.parametrize("wire", FORMATS)
 def test_clearing_keeps_three_results_and_waits_for_its_trigger(wire: str) -> None:
     t = conversation(wire, 60, size=600)
-    method = ClearToolResults(trigger=20_000)
+    method = ClearToolResults(trigger=20_000, clear_at_least=0)
     method.begin(t)
     placeholder = json.dumps(method.placeholder)
     cleared: list[int] = []
@@ -272,7 +272,7 @@ def test_clearing_that_frees_too_little_does_not_happen() -> None:
 
 def test_cleared_copies_are_stable_objects() -> None:
     t = conversation("chat", 30)
-    method = ClearToolResults(trigger=1_000)
+    method = ClearToolResults(trigger=1_000, clear_at_least=0)
     method.begin(t)
     before: list[dict[str, Any]] = []
     for turn in requests(t):
