@@ -435,7 +435,7 @@ def test_presets():
     assert [r.name for r in PAPER_RULES] == ["recent", "goal", "state", "error", "source"]
     assert DEFAULT_RULES[:5] == PAPER_RULES and DEFAULT_RULES[5] == Affinity()
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
-    assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 3)
+    assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 9)
 
 
 def test_the_example_of_the_documentation_runs_and_prints_what_it_says(capsys):
