@@ -60,8 +60,8 @@ class Parsed:
 class _Settled:
     """What was read of messages before `stop`, the start of the last exchange: later messages cannot change it.
 
-    `print`, a hash to be continued, covers one message more: had the message at `stop` been a result, it would belong to
-    the exchange before. SHA-256, which processors have instructions for: the whole history passes through it each time.
+    `print`, a hash to be continued, covers one message more: had the message at `stop` been a result, it would belong
+    to the exchange before. SHA-256, which processors have instructions for: each request's history passes through it.
     """
 
     format: Format
