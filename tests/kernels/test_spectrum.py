@@ -106,18 +106,23 @@ def test_feature_shift_rotates_every_feature_by_itself(dtype: str) -> None:
     assert np.array_equal(np.asarray(shifted(packed, key, np.arange(12) < 9))[:9], moved)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gaussian_control_has_the_shape_and_ignores_values_and_padding(dtype: str) -> None:
-    with precision(dtype):
-        x = np.zeros((12, 5), dtype)
-        key, valid = jax.random.key(4), np.arange(12) % 3 != 0
-        got = gaussian(x, key, valid)
-        assert got.shape == x.shape and got.dtype == x.dtype
-        got = np.asarray(got)
-        assert (got[~valid] == 0).all() and len(np.unique(got[valid])) == 8 * 5
-        assert np.array_equal(np.asarray(gaussian(x + 1, key, np.arange(12) < 8))[:8], got[valid])
+def test_gaussian_control_ignores_values_and_padding() -> None:
+    x = np.zeros((12, 5), np.float32)
+    key, valid = jax.random.key(4), np.arange(12) % 3 != 0
+    got = np.asarray(gaussian(x, key, valid))
+    assert (got[~valid] == 0).all() and len(np.unique(got[valid])) == 8 * 5
+    assert np.array_equal(np.asarray(gaussian(x + 1, key, np.arange(12) < 8))[:8], got[valid])
     many = np.asarray(jax.jit(jax.vmap(lambda k: spectrum.gaussian_control(x, k)))(jax.random.split(key, 250)))
     assert abs(many.mean()) < 5 / np.sqrt(15000) and abs(many.var() - 1) < 5 * np.sqrt(2 / 15000)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_controls_keep_shape_and_dtype(dtype: str) -> None:
+    with precision(dtype):
+        x = jax.ShapeDtypeStruct((12, 5), dtype)
+        for control in (spectrum.feature_shift, spectrum.gaussian_control):
+            out = jax.eval_shape(control, x, jax.random.key(0))
+            assert (out.shape, out.dtype) == ((12, 5), x.dtype)
 
 
 def test_structured_history_has_less_effective_rank_than_its_controls() -> None:
