@@ -96,14 +96,20 @@ def tolerance(dtype: str, d: int) -> float:
     return max(4 * np.sqrt(d) * eps, 2.0**-14 if dtype == "bfloat16" else 0.0)
 
 
-def oracle_basis(x64: np.ndarray, tol: float) -> tuple[np.ndarray, float]:
-    """Orthonormal rows spanning `x64` by LAPACK's pivoted QR in float64, and the smallest accepted residual."""
+def oracle_basis(x64: np.ndarray, tol: float, condition: int = 1) -> tuple[np.ndarray, float]:
+    """Orthonormal rows spanning `x64` by LAPACK's pivoted QR in float64, and the error to allow for residuals.
+
+    With rho the smallest residual that was accepted as a direction and eta the largest that was dropped:
+    * a direction is known to eps / sqrt(rho) (`condition` 2: to eps / rho, where inner products stand in for vectors);
+    * which of nearly dependent rows are dropped depends on the order, and the spans then differ by sqrt(eta / rho).
+    """
     if len(x64) == 0:
-        return np.zeros((0, x64.shape[1])), 1.0
+        return np.zeros((0, x64.shape[1])), 2 * tol
     q, r, _ = scipy.linalg.qr(x64.T, mode="economic", pivoting=True)
     pivots = np.diag(r) ** 2
     rank = int(np.sum(pivots > tol))
-    return q.T[:rank], float(pivots[:rank].min(initial=1.0))
+    rho, eta = pivots[:rank].min(initial=1.0), pivots[rank:].max(initial=0.0)
+    return q.T[:rank], float(tol * (1 + rho ** (-condition / 2)) + 2 * np.sqrt(eta / rho))
 
 
 def clear(x64: np.ndarray, tol: float) -> bool:
@@ -114,10 +120,10 @@ def clear(x64: np.ndarray, tol: float) -> bool:
     return not np.any((pivots > tol / 30) & (pivots < tol * 30))
 
 
-def oracle_residuals(x64: np.ndarray, chosen: np.ndarray, tol: float) -> tuple[np.ndarray, float]:
-    """Squared distances of all rows from the span of the chosen ones, and the smallest accepted pivot."""
-    q, pivot = oracle_basis(x64[chosen], tol)
-    return ((x64 - (x64 @ q.T) @ q) ** 2).sum(1), pivot
+def oracle_residuals(x64: np.ndarray, chosen: np.ndarray, tol: float, condition: int = 1) -> tuple[np.ndarray, float]:
+    """Squared distances of all rows from the span of the chosen ones, and the error to allow for them."""
+    q, allowed = oracle_basis(x64[chosen], tol, condition)
+    return ((x64 - (x64 @ q.T) @ q) ** 2).sum(1), allowed
 
 
 def oracle_coverage(x64: np.ndarray, residual: np.ndarray, valid: np.ndarray) -> float:

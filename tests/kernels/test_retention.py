@@ -73,17 +73,15 @@ def test_coverage_and_action_measures_match_their_definitions(p: Problem, seed: 
     with precision(p.dtype):
         c, e, t, p_a, r = jax.tree.map(np.asarray, measures(p.x, a, p.protected, p.valid))
     assert c.value.dtype == r.value.dtype == t.value.dtype == e.dtype == p.x.dtype
-    residual, pivot = oracle_residuals(p.x64, kept, tol)
-    slack = tol * (1 + 1 / np.sqrt(pivot))
+    residual, slack = oracle_residuals(p.x64, kept, tol)
     assert abs(e - oracle_coverage(p.x64, residual, p.valid)) <= slack
     q_some, _ = oracle_basis(p.x64[kept], tol)
-    q_every, pivot_every = oracle_basis(p.x64[p.valid], tol)
+    q_every, slack_every = oracle_basis(p.x64[p.valid], tol)
     a64 = a.astype(np.float64)
     part, whole = ((q_some @ a64) ** 2).sum(), ((q_every @ a64) ** 2).sum()
     assert abs(p_a - part) <= slack and 0 <= p_a <= 1 + tol
     if whole > 1e-3:
-        slack = tol * (1 + 1 / np.sqrt(min(pivot, pivot_every)))
-        assert bool(r.defined) and abs(float(r.value) - part / whole) <= 2 * slack / whole
+        assert bool(r.defined) and abs(float(r.value) - part / whole) <= (slack + slack_every) / whole
     elif whole == 0:
         assert not bool(r.defined) and float(r.value) == 0
 
@@ -120,7 +118,8 @@ def test_low_energy_measures_match_their_definitions(p: Problem, seed: int, rho:
     # The decomposition is tested in test_spectrum; here it is given, and the definitions are applied to it.
     tol = tolerance(p.dtype, p.x.shape[1])
     cumulative = np.cumsum(sigma**2) / max((sigma**2).sum(), 1e-300)
-    assume(rank == 0 or np.abs(cumulative - rho)[:-1].min(initial=1) > tol)
+    # `rank_at_energy` takes a share as reached within 16 eps.
+    assume(rank == 0 or np.abs(cumulative - rho)[:-1].min(initial=1) > 8 * tol)
     cut = 0 if rank == 0 else min(int(np.searchsorted(cumulative, rho - tol)) + 1, rank)
     low = v[cut:]
     a64, x = a.astype(np.float64), p.x64 - p.x64[p.valid].mean(0)
