@@ -1,0 +1,49 @@
+"""The `gemjax` command. Each command imports what it needs when it runs, so that `--help` is instant."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gemjax import __version__
+from gemjax.errors import GemjaxError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar; each command module adds its own arguments."""
+    from gemjax.commands import compress, doctor, replay, validate
+
+    top = argparse.ArgumentParser(
+        prog="gemjax", description="Make long agent histories cheap without losing what matters."
+    )
+    top.add_argument("--version", action="version", version=f"gemjax {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in (compress, replay, validate, doctor):
+        name = module.__name__.rpartition(".")[2]
+        summary = (module.__doc__ or "").splitlines()[0]
+        sub = commands.add_parser(name, help=summary, description=summary)
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except (GemjaxError, OSError) as error:
+        print(f"gemjax: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("gemjax: interrupted", file=sys.stderr)
+        return 130
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

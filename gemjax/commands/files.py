@@ -1,0 +1,64 @@
+"""Reading requests and writing results: one clear line for what cannot be read, and no half-written file."""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gemjax.errors import RequestError
+
+
+def read_json(path: str) -> Any:
+    """The JSON value in a file, or on standard input for `-`. Raises `RequestError` naming the file, or `OSError`."""
+    name = "standard input" if path == "-" else path
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        # JSON allows escaped lone surrogates; raw ones are not UTF-8 and mean that the file is something else.
+        return json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise RequestError(f"{name} is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise RequestError(f"{name} is not JSON ({error.msg}, line {error.lineno} column {error.colno})") from None
+    except RecursionError:
+        raise RequestError(f"{name} is nested too deeply") from None
+
+
+def read_request(path: str) -> tuple[Any, str | None]:
+    """A request, and the goal that is recorded beside it, if any.
+
+    Takes a request body, a bare list of messages, or a recorded trajectory `{source, domain, goal, messages}`.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict | list):
+        raise RequestError(f"{path} holds no request: expected an object or an array of messages")
+    goal = value.get("goal") if isinstance(value, dict) else None
+    return value, goal if isinstance(goal, str) and goal else None
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+    """Replace a file's content; an interruption or a full disk leaves the old file as it was. Raises `OSError`."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output; lone surrogates are escaped, so that it is UTF-8."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,84 @@
+"""Options that several commands share, and what they turn into."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from gemjax.history.config import GEMConfig
+from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy
+
+
+def add_selection_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", default="cost-aware", choices=("cost-aware", "paper"), help="when to rewrite")
+    parser.add_argument("--delta", type=float, metavar="X", help="largest share of characters to remove, 0 to 1")
+    parser.add_argument(
+        "--prices",
+        metavar="R,W,U",
+        type=prices,
+        default=(0.1, 1.25, 1.0),
+        help="prices of cached, newly cached and uncached input (default 0.1,1.25,1.0)",
+    )
+
+
+def add_encoder_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--encoder", metavar="NAME", help="a model name or directory (default: all-MiniLM-L6-v2)")
+    parser.add_argument("--no-compilation-cache", action="store_true", help="do not keep compiled programs on disk")
+
+
+def prices(text: str) -> tuple[float, float, float]:
+    """`R,W,U` as three numbers >= 0."""
+    try:
+        read, write, uncached = (float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected three numbers R,W,U such as 0.1,1.25,1.0, got {text!r}") from None
+    if not all(0 <= p < float("inf") for p in (read, write, uncached)):
+        raise argparse.ArgumentTypeError(f"prices must be finite and >= 0, got {text!r}")
+    return read, write, uncached
+
+
+def policy_from(name: str, prices: tuple[float, float, float]) -> Policy:
+    """The named policy; the cost-aware one decides by the given prices."""
+    read, write, _ = prices
+    return PaperPolicy() if name == "paper" else CostAwarePolicy(read=read, write=write)
+
+
+def config_from(arguments: argparse.Namespace) -> GEMConfig:
+    """Raises `ConfigError` for values out of range. The command line waits for its encoder as long as it takes."""
+    policy = policy_from(arguments.policy, arguments.prices)
+    make = GEMConfig.paper if arguments.policy == "paper" else GEMConfig
+    return make(policy=policy, delta=arguments.delta, encoder_timeout=None)
+
+
+def encoder_from(arguments: argparse.Namespace) -> Any:
+    """The named encoder, or None for the default one."""
+    if not arguments.encoder:
+        return None
+    from gemjax.encoders import load_encoder
+
+    return load_encoder(arguments.encoder)
+
+
+def cache_directory() -> Path:
+    """Where gemjax keeps what it can make again: `GEMJAX_CACHE`, else the user's cache folder."""
+    named = os.environ.get("GEMJAX_CACHE")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "gemjax"
+
+
+def start_jax(arguments: argparse.Namespace) -> None:
+    """Turn on JAX's persistent compilation cache: a command's second run compiles nothing."""
+    if arguments.no_compilation_cache:
+        return
+    import jax
+
+    directory = cache_directory() / "jax"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a read-only home costs speed, not the command
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

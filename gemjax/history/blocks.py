@@ -1,0 +1,222 @@
+"""From a request to its removable blocks (paper 3.1, B.1), incrementally: what was read once is not read again."""
+
+import dataclasses
+import hashlib
+import json
+import marshal
+from collections.abc import Sequence
+from typing import Any
+
+from gemjax.history.formats import FORMATS, Exchange, Format, View, compact_json, detect, format_named
+from gemjax.history.formats.base import kind, problem
+from gemjax.history.problems import Problem
+from gemjax.history.records import Block, BlockContent
+
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+_DIGEST_BYTES = 16
+
+
+class NotJSON(Exception):
+    """A value in the request has no JSON form. Internal: becomes a `Problem`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """One message with what was computed from it: its digest, its length as compact JSON, and its view."""
+
+    digest: bytes
+    chars: int
+    view: View
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parsed:
+    """A request, read.
+
+    Attributes:
+        format: the wire format.
+        messages: the request's own list of messages.
+        records: one `Message` each.
+        blocks: the complete removable blocks, oldest first.
+        latest: what the last exchange says, complete or in flight; None without one.
+        last_block: index of the block that ends the request, which is never dropped: the model is about to answer it.
+        chars: characters of the whole request as compact JSON, `L([n])` in Eq. 8.
+        problems: errors only; the request is valid when there are none.
+        warnings: what is odd and tolerated.
+    """
+
+    format: Format
+    messages: list[Any]
+    records: list[Message]
+    blocks: list[Block]
+    latest: BlockContent | None
+    last_block: int | None
+    chars: int
+    problems: list[Problem]
+    warnings: list[Problem]
+
+
+class Reader:
+    """Reads the successive requests of one session. Keeps what the latest request still contains, and nothing else."""
+
+    def __init__(self) -> None:
+        self._messages: dict[bytes, Message] = {}
+        self._contents: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
+        self._frame: tuple[bytes, int] | None = None
+
+    def parse(self, request: Any, format: str = "auto") -> Parsed:
+        """Read a request: a dict in a wire format, or a bare list of messages. Never raises on its content."""
+        chosen = detect(request) if format == "auto" else format_named(format)
+        messages, problems = _messages_of(request, chosen)
+        try:
+            chars = self._frame_chars(request, chosen, messages)
+            records = self._read(messages, chosen)
+        except NotJSON as error:
+            problems.append(problem("not-json", str(error), "send JSON values only"))
+            return Parsed(chosen, messages, [], [], None, None, 0, problems, [])
+        chars += sum(r.chars for r in records) + max(len(records) - 1, 0)
+        views = [r.view for r in records]
+        found = [dataclasses.replace(p, index=i) for i, v in enumerate(views) for p in v.problems]
+        exchanges, pairing = chosen.exchanges(views)
+        found += pairing
+        problems += [p for p in found if p.severity == "error"]
+        warnings = [p for p in found if p.severity == "warning"]
+        blocks, latest, last_block = self._blocks(messages, records, exchanges)
+        return Parsed(chosen, messages, records, blocks, latest, last_block, chars, problems, warnings)
+
+    def _frame_chars(self, request: Any, chosen: Format, messages: list[Any]) -> int:
+        """Characters of the request around its messages, the list's brackets included."""
+        if not isinstance(request, dict):
+            return 2
+        frame = {key: (None if value is messages else value) for key, value in request.items()}
+        print_ = fingerprint(frame)
+        if self._frame is None or self._frame[0] != print_:
+            # `null` stands where the messages go; `[]` is what an empty list takes.
+            self._frame = (print_, len(_to_json(frame, "the request")) - len("null") + len("[]"))
+        return self._frame[1] if isinstance(request.get(chosen.key), list) else len(_to_json(request, "the request"))
+
+    def _read(self, messages: Sequence[Any], chosen: Format) -> list[Message]:
+        seen = self._messages
+        kept: dict[bytes, Message] = {}
+        records = []
+        salt = chosen.name.encode()
+        for index, message in enumerate(messages):
+            key = fingerprint(message, salt)
+            record = kept.get(key) or seen.get(key)
+            if record is None:
+                chars = len(_to_json(message, f"message {index}"))
+                record = Message(key, chars, chosen.view(message))
+            kept[key] = record
+            records.append(record)
+        self._messages = kept
+        return records
+
+    def _blocks(
+        self, messages: Sequence[Any], records: Sequence[Message], exchanges: Sequence[Exchange]
+    ) -> tuple[list[Block], BlockContent | None, int | None]:
+        seen = self._contents
+        kept: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
+        blocks: list[Block] = []
+        occurrences: dict[str, int] = {}
+        latest: BlockContent | None = None
+        for exchange in exchanges:
+            members = records[exchange.start : exchange.stop]
+            key = tuple([m.digest for m in members])
+            entry = seen.get(key) or kept.get(key)
+            if entry is None:
+                digest = _block_digest(messages[exchange.start : exchange.stop])
+                entry = (digest, _content([m.view for m in members]))
+            kept[key] = entry
+            latest = entry[1]
+            if not exchange.removable:
+                continue
+            digest, content = entry
+            count = occurrences.get(digest, 0)
+            occurrences[digest] = count + 1
+            chars = sum([m.chars for m in members])
+            span = tuple(range(exchange.start, exchange.stop))
+            blocks.append(Block(len(blocks), span, f"{digest}#{count}", chars, content))
+        self._contents = kept
+        last = len(blocks) - 1 if blocks and blocks[-1].messages[-1] == len(records) - 1 else None
+        return blocks, latest, last
+
+
+def parse(request: Any, format: str = "auto") -> Parsed:
+    """Read one request by itself; see `Reader.parse`."""
+    return Reader().parse(request, format)
+
+
+def validate(request: Any, *, format: str = "auto", warnings: bool = False) -> list[Problem]:
+    """Check a request against its provider's rules for messages and tools.
+
+    Args:
+        request: a dict (chat completions, Responses or Anthropic Messages) or a bare list of messages.
+        format: `auto`, `chat`, `responses` or `anthropic`.
+        warnings: also list what is odd and yet accepted (severity `warning`).
+
+    Returns: the problems, in the order of the messages; an empty list for a valid request. A trailing exchange whose
+        results are not all there yet is valid: its results are on their way.
+
+    Raises: `ConfigError` for an unknown `format`. Nothing else: what is wrong with the request is in the list.
+    """
+    parsed = parse(request, format)
+    found = parsed.problems + (parsed.warnings if warnings else [])
+    return sorted(found, key=lambda p: p.index)
+
+
+def fingerprint(value: Any, salt: bytes = b"") -> bytes:
+    """A 16-byte digest of a JSON value's content, dictionary order included. Raises `NotJSON` for what is not JSON."""
+    try:
+        # Version 0 has neither back references nor interning flags, so equal content gives equal bytes, and it costs
+        # a fifth of `json.dumps`: every message of every request passes here.
+        data = marshal.dumps(value, 0)
+    except ValueError:
+        # A subclass of str, a type marshal does not know, or nesting too deep for it.
+        data = b"json:" + _to_json(value, "a value").encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, salt=salt).digest()
+
+
+def _to_json(value: Any, what: str) -> str:
+    try:
+        return compact_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJSON(f"{what} has no JSON form ({error})") from None
+
+
+def _block_digest(messages: Sequence[Any]) -> str:
+    """Digest of a block's canonical JSON (sorted keys), so that a client that reorders keys keeps its state."""
+    try:
+        text = _CANONICAL.encode(messages)
+    except TypeError:
+        # Keys of mixed types cannot be sorted; JSON writes them as strings all the same.
+        text = compact_json(messages)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _content(views: Sequence[View]) -> BlockContent:
+    turn = [v for v in views if v.model]
+    return BlockContent(
+        reasoning="\n".join(v.reasoning for v in turn if v.reasoning),
+        text="\n".join(v.text for v in turn if v.text),
+        calls=tuple(c for v in turn for c in v.calls),
+        results=tuple(r for v in views for r in v.results),
+    )
+
+
+def _messages_of(request: Any, chosen: Format) -> tuple[list[Any], list[Problem]]:
+    if isinstance(request, dict):
+        value = request.get(chosen.key)
+        if isinstance(value, list) and value:
+            return value, []
+        if isinstance(value, str) and chosen.name == "responses" and value:
+            # Responses takes a bare string as the one user message: valid, and without anything to drop.
+            return [], []
+        came = "an empty array" if value == [] else ("nothing" if value is None else kind(value))
+        text = f"{chosen.key} must be a non-empty array, got {came}"
+        return value if isinstance(value, list) else [], [problem("no-messages", text, "send the conversation")]
+    if isinstance(request, list):
+        if request:
+            return request, []
+        return request, [problem("no-messages", "the list of messages is empty", "send the conversation")]
+    text = f"a request must be an object or a list of messages, got {kind(request)}"
+    return [], [problem("request-type", text, f"send one of: {', '.join(FORMATS)}")]

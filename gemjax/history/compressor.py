@@ -1,0 +1,143 @@
+"""The GEM façade: Algorithm 1 at an intercepted agent request, one session at a time."""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from gemjax.errors import ConfigError, GemjaxError, StateError
+from gemjax.history.config import GEMConfig
+from gemjax.history.formats import format_named
+from gemjax.history.result import CompressionResult
+from gemjax.history.state import SessionState
+from gemjax.history.step import Keep, Session, Step, policy_of
+from gemjax.history.vectors import GuardedEncoder
+
+
+class HistoryCompressor:
+    """Shortens the message history an agent sends, by whole tool-call blocks; what it returns is always valid.
+
+    One object serves many conversations (`session`) and threads. It never changes the request it is given, and never
+    raises because of it: what cannot be compressed goes through as it came, with the reason.
+
+    Args:
+        encoder: an `Encoder`, any callable `list[str] -> array [n, d]`, or None for the default encoder.
+        config: settings; `GEMConfig.paper()` is the paper's preset.
+        strict: raise `RequestError` or `EncoderError` where the default returns the original request.
+
+    >>> gem = HistoryCompressor(encoder=lambda texts: [[1.0, 0.0]] * len(texts))
+    >>> result = gem.compress({"messages": [{"role": "user", "content": "hello"}]})
+    >>> result.status, result.reason
+    ('unchanged', '0 complete blocks, fewer than the 16 from which compression starts')
+    """
+
+    def __init__(self, encoder: Any = None, config: GEMConfig | None = None, *, strict: bool = False) -> None:
+        if config is not None and not isinstance(config, GEMConfig):
+            raise ConfigError(f"config must be a GEMConfig, got {type(config).__name__}")
+        if encoder is not None and not (callable(encoder) or callable(getattr(encoder, "encode", None))):
+            raise ConfigError(
+                f"encoder must have an encode method, be callable, or be None for the default, got {encoder!r}"
+            )
+        self.config = config or GEMConfig()
+        self.strict = strict
+        self._encoder = GuardedEncoder(encoder, self.config.encoder_timeout)
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compress(
+        self,
+        request: Any,
+        goal: str | None = None,
+        session: str = "default",
+        keep: Keep | None = None,
+        *,
+        format: str = "auto",
+    ) -> CompressionResult:
+        """Choose what to forward of one request (Algorithm 1).
+
+        Args:
+            request: a dict in one of the wire formats, or a bare list of messages. Never changed.
+            goal: the current task; None takes the first user message, and the latest one if it is another.
+            session: name of the conversation. Requests of one session must be the growing history of one agent.
+            keep: predicate over blocks; those it names are forwarded whatever the rules say.
+            format: `auto`, `chat`, `responses` or `anthropic`.
+
+        Raises: `ConfigError` for an unknown `format` or a session name that is no string. With `strict`, also
+            `RequestError` and `EncoderError`. Otherwise nothing: see `CompressionResult.status`.
+        """
+        if format != "auto":
+            format_named(format)
+        if not isinstance(session, str):
+            raise ConfigError(f"session must be a string, got {type(session).__name__}")
+        state = self._session(session)
+        with state.lock:
+            step = Step(self.config, self._encoder, state, request, goal, keep, format)
+            try:
+                return step.run()
+            except GemjaxError as error:
+                if self.strict:
+                    raise
+                reason = str(error)
+            except Exception as error:
+                # Whatever goes wrong in here, the agent's request must go out.
+                if self.strict:
+                    raise
+                reason = f"internal error: {type(error).__name__}: {error}"
+            step.passed_through()
+            return CompressionResult(request, "failed", reason)
+
+    async def acompress(
+        self,
+        request: Any,
+        goal: str | None = None,
+        session: str = "default",
+        keep: Keep | None = None,
+        *,
+        format: str = "auto",
+    ) -> CompressionResult:
+        """`compress` for asyncio callers: runs in a worker thread, so that the event loop goes on."""
+        return await asyncio.to_thread(self.compress, request, goal, session, keep, format=format)
+
+    def reset(self, session: str = "default") -> None:
+        """Forget the session's forwarded set; its next eligible request is its first."""
+        known = self._sessions.get(session)
+        if known is not None:
+            with known.lock:
+                known.state = SessionState()
+                known.sent = None
+
+    def state_dict(self, session: str = "default") -> dict[str, Any]:
+        """The session's state as JSON values; an unknown session has the state of a new one."""
+        known = self._sessions.get(session)
+        if known is None:
+            return SessionState().to_json()
+        with known.lock:
+            return known.state.to_json()
+
+    def load_state_dict(self, session: str, state: Any) -> None:
+        """Continue a session from `state_dict`, here or in another process.
+
+        Raises: `StateError`, naming the field, for anything `state_dict` did not write or that another policy wrote;
+            the session is then as before.
+        """
+        loaded = SessionState.from_json(state)
+        policy = policy_of(self.config)
+        if loaded.policy not in ("", policy.name):
+            raise StateError(
+                f"the state was written under policy {loaded.policy!r}, this compressor uses {policy.name!r}"
+            )
+        known = self._session(session)
+        with known.lock:
+            known.state = loaded
+            known.sent = None
+
+    def _session(self, name: str) -> Session:
+        with self._lock:
+            known = self._sessions.get(name)
+            if known is None:
+                known = self._sessions[name] = Session()
+                while len(self._sessions) > self.config.max_sessions:
+                    self._sessions.popitem(last=False)
+            else:
+                self._sessions.move_to_end(name)
+            return known

@@ -1,0 +1,80 @@
+"""The compressor's settings and its two presets."""
+
+import dataclasses
+from typing import Any
+
+from gemjax.errors import ConfigError
+from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
+from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy, check_delta, policy_named
+
+
+@dataclasses.dataclass(frozen=True)
+class GEMConfig:
+    """Settings of a `HistoryCompressor`.
+
+    Args:
+        rules: the evidence rules, in order; leave one out to switch it off, add any object with `name` and `__call__`.
+        capacity: K, the nominal number of blocks in the core (5.1). More are kept when more are protected.
+        coverage: tau, the coverage at which geometric completion stops (5.3).
+        delta: share of the request's characters that one selection may remove (Eq. 8): 0 never drops anything, 1
+            forwards the core only. None takes the policy's own default.
+        policy: `"cost-aware"`, `"paper"`, or any `Policy`.
+        min_blocks: requests with fewer complete blocks are left alone (5.3).
+        max_sessions: sessions remembered; the least recently used one is forgotten first.
+        encoder_timeout: seconds that a request waits for its vectors; after that it goes through unchanged while the
+            encoder works on in the background. None waits for ever.
+
+    Raises: `ConfigError`, naming the argument, at construction.
+    """
+
+    rules: tuple[Rule, ...] = DEFAULT_RULES
+    capacity: int = 16
+    coverage: float = 0.90
+    delta: float | None = None
+    policy: Policy | str = dataclasses.field(default_factory=CostAwarePolicy)
+    min_blocks: int = 16
+    max_sessions: int = 64
+    encoder_timeout: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
+        if isinstance(self.policy, str):
+            set_field(self, "policy", policy_named(self.policy))
+        elif not isinstance(self.policy, Policy):
+            raise ConfigError(
+                f"policy must be a name or an object with name, delta, appends_evidence and decide, got {self.policy!r}"
+            )
+        try:
+            set_field(self, "rules", tuple(self.rules))
+        except TypeError:
+            raise ConfigError(f"rules must be a sequence of rules, got {self.rules!r}") from None
+        names = []
+        for rule in self.rules:
+            if not (callable(rule) and isinstance(getattr(rule, "name", None), str)):
+                raise ConfigError(f"a rule must be callable and have a name, got {rule!r}")
+            names.append(rule.name)
+        if repeated := sorted({n for n in names if names.count(n) > 1}):
+            raise ConfigError(f"rule names must be unique, got {', '.join(repeated)} more than once")
+        for field in ("capacity", "min_blocks", "max_sessions"):
+            value = getattr(self, field)
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"{field} must be a positive integer, got {value!r}")
+        if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
+            raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
+        if self.delta is not None:
+            check_delta(self.delta)
+        timeout = self.encoder_timeout
+        if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+            raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
+
+    @property
+    def effective_delta(self) -> float:
+        """`delta`, or the policy's default."""
+        assert not isinstance(self.policy, str)
+        return self.policy.delta if self.delta is None else self.delta
+
+    @classmethod
+    def paper(cls, **changes: Any) -> "GEMConfig":
+        """The paper's five rules, schedule and guard (Table B.1). `changes` replace single settings."""
+        settings: dict[str, Any] = {"rules": PAPER_RULES, "policy": PaperPolicy(), **changes}
+        return cls(**settings)

@@ -1,0 +1,207 @@
+"""Anthropic Messages: `tool_use` and `tool_result` content blocks, `thinking` blocks, server tools."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemjax.history.formats.base import (
+    Exchange,
+    View,
+    call_id,
+    compact_json,
+    content_text,
+    kind,
+    not_an_object,
+    pair,
+    placeholder,
+    problem,
+)
+from gemjax.history.problems import Problem
+from gemjax.history.records import ToolCall, ToolResult
+
+_TEXT = frozenset({"text"})
+_SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+
+
+class AnthropicFormat:
+    """Messages requests: `{"system": ..., "messages": [...]}`; roles `user` and `assistant` only."""
+
+    name = "anthropic"
+    key = "messages"
+
+    def view(self, message: Any) -> View:
+        if not isinstance(message, dict):
+            return not_an_object(message)
+        role = message.get("role")
+        if role == "system":
+            # Newer models take instructions in the middle of a history; it is conversation, never part of a block.
+            problems: list[Problem] = []
+            text = content_text(message.get("content"), _TEXT, problems)
+            return View("system", text, problems=tuple(problems))
+        if role not in ("user", "assistant"):
+            return View("other", problems=(problem("role", f"unknown role {role!r}", "use user or assistant"),))
+        content = message.get("content")
+        if isinstance(content, str):
+            empty = (_empty_text(),) if role == "user" and not content.strip() else ()
+            return View("user" if role == "user" else "assistant", content, problems=empty)
+        if not isinstance(content, list):
+            came = "nothing" if content is None else kind(content)
+            return View(
+                "other",
+                problems=(problem("content-type", f"content must be a string or an array, got {came}", "fix content"),),
+            )
+        return self._user(content) if role == "user" else self._assistant(content)
+
+    def _user(self, parts: list[Any]) -> View:
+        problems: list[Problem] = []
+        results: list[ToolResult] = []
+        texts: list[str] = []
+        other = False
+        for part in parts:
+            if not isinstance(part, dict):
+                problems.append(_bad_part(part))
+                other = True
+            elif part.get("type") == "tool_result":
+                if other:
+                    problems.append(
+                        problem(
+                            "result-order",
+                            "tool results must come before any other content of their message",
+                            "move the tool_result parts to the front",
+                            str(part.get("tool_use_id", "")),
+                        )
+                    )
+                identity = call_id(part.get("tool_use_id"), "tool_use_id", problems)
+                text = content_text(part.get("content"), _TEXT, problems, "tool_result content")
+                results.append(ToolResult(identity, text, part.get("is_error") is True))
+            else:
+                other = True
+                texts.append(_part_text(part, problems))
+        if not parts:
+            problems.append(problem("empty-content", "a message has no content", "leave the message out"))
+        text = "\n".join(t for t in texts if t)
+        if results and not other:
+            return View("result", results=tuple(results), problems=tuple(problems))
+        return View("user", text, results=tuple(results), bound=bool(results), problems=tuple(problems))
+
+    def _assistant(self, parts: list[Any]) -> View:
+        problems: list[Problem] = []
+        calls: list[ToolCall] = []
+        texts: list[str] = []
+        thoughts: list[str] = []
+        open_server: set[str] = set()
+        for part in parts:
+            if not isinstance(part, dict):
+                problems.append(_bad_part(part))
+                continue
+            name = part.get("type")
+            if name == "tool_use":
+                identity = call_id(part.get("id"), "id", problems)
+                calls.append(ToolCall(identity, _tool_name(part, problems), _tool_input(part, problems)))
+            elif name == "thinking":
+                thought = part.get("thinking")
+                thoughts.append(thought if isinstance(thought, str) else "")
+            elif name == "redacted_thinking":
+                thoughts.append("[redacted thinking]")
+            elif name in _SERVER_CALLS:
+                open_server.add(call_id(part.get("id"), "id", problems))
+                texts.append(f"{part.get('name', name)} {_tool_input(part, problems)}")
+            elif isinstance(name, str) and name.endswith("_tool_result"):
+                open_server.discard(str(part.get("tool_use_id", "")))
+                texts.append(placeholder(part))
+            else:
+                texts.append(_part_text(part, problems))
+        return View(
+            "assistant",
+            "\n".join(t for t in texts if t),
+            "\n".join(t for t in thoughts if t),
+            tuple(calls),
+            # A server tool that has not answered inside the message is waiting for its continuation.
+            bound=bool(open_server),
+            problems=tuple(problems),
+        )
+
+    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
+        found: list[Exchange] = []
+        problems: list[Problem] = []
+        seen: set[str] = set()
+        if views and views[0].role in ("assistant", "result"):
+            problems.append(
+                problem("first-role", "the first message must be a user message", "send the task first", "", 0)
+            )
+        i, n = 0, len(views)
+        while i < n:
+            view = views[i]
+            if view.results:
+                problems.extend(
+                    problem(
+                        "orphan-result",
+                        "a tool_result follows no assistant message with tool_use",
+                        "send the call it answers, or leave the result out",
+                        r.id,
+                        i,
+                    )
+                    for r in view.results
+                )
+            if not view.calls:
+                i += 1
+                continue
+            # Consecutive user messages count as one for the provider, so results may be spread over them.
+            j = i + 1
+            while j < n and views[j].results:
+                j += 1
+            members = range(i + 1, j)
+            results = [(k, r) for k in members for r in views[k].results]
+            complete, new = pair(view.calls, results, i, at_end=j == n)
+            problems += new
+            repeated = sorted({c.id for c in view.calls} & seen - {""})
+            problems.extend(
+                problem("reused-id", "an earlier turn used this tool_use id", "give each call its own id", r, i)
+                for r in repeated
+            )
+            seen.update(c.id for c in view.calls)
+            bound = view.bound or any(views[k].bound for k in members)
+            found.append(Exchange(i, j, complete, complete and not bound))
+            i = j
+        return found, problems
+
+
+def _empty_text() -> Problem:
+    return problem("empty-content", "a text must not be empty", "leave the message or part out")
+
+
+def _bad_part(part: Any) -> Problem:
+    return problem("content-type", f"a content part must be an object, got {kind(part)}", "fix content")
+
+
+def _part_text(part: dict[str, Any], problems: list[Problem]) -> str:
+    if part.get("type") != "text":
+        return placeholder(part)
+    text = part.get("text")
+    if not isinstance(text, str):
+        problems.append(problem("content-type", f"text must be a string, got {kind(text)}", "fix content"))
+        return ""
+    if not text:
+        problems.append(_empty_text())
+    return text
+
+
+def _tool_name(part: dict[str, Any], problems: list[Problem]) -> str:
+    name = part.get("name")
+    if isinstance(name, str) and name:
+        return name
+    problems.append(problem("calls-type", "a tool_use has no name", "send the tool's name", str(part.get("id", ""))))
+    return ""
+
+
+def _tool_input(part: dict[str, Any], problems: list[Problem]) -> str:
+    value = part.get("input")
+    identity = str(part.get("id", ""))
+    if not isinstance(value, dict):
+        text = f"input must be an object, got {kind(value)}"
+        problems.append(problem("arguments-type", text, "send an object", identity))
+        return value if isinstance(value, str) else ""
+    try:
+        return compact_json(value)
+    except (TypeError, ValueError, RecursionError):
+        problems.append(problem("arguments-type", "input is not JSON", "send JSON values only", identity))
+        return ""

@@ -1,0 +1,218 @@
+"""What the three wire formats share: the view of one message, the exchange, and how content becomes text."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from gemjax.history.problems import Problem
+from gemjax.history.records import ToolCall, ToolResult
+
+Role = Literal["system", "user", "assistant", "result", "other"]
+
+_KINDS: dict[type, str] = {
+    bool: "a boolean",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    dict: "an object",
+    list: "an array",
+}
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def compact_json(value: Any) -> str:
+    """Compact JSON with non-ASCII characters kept: the serialisation that request lengths are counted in."""
+    return _COMPACT.encode(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """One message as the rest of the package sees it.
+
+    `role` "result" is a message that carries tool results and nothing else. `bound` says that the message may never be
+    dropped although it takes part in an exchange: it carries conversation beside results, or waits for a server.
+    `model` says that the model wrote it (Responses splits one model turn over several items).
+    """
+
+    role: Role
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    bound: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def model(self) -> bool:
+        return self.role == "assistant"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchange:
+    """One assistant turn with calls, messages `start` to `stop` (exclusive), and the results that follow it."""
+
+    start: int
+    stop: int
+    complete: bool
+    removable: bool
+
+
+class Format(Protocol):
+    """One wire format: where its messages are, how one is read, and how turns and results pair."""
+
+    name: str
+    key: str
+    """The request field that holds the messages."""
+
+    def view(self, message: Any) -> View:
+        """Read one message; what is wrong with it goes into `View.problems` (index -1). Never raises."""
+        ...
+
+    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
+        """Pair calls and results; the second part lists the pairing problems of the whole history."""
+        ...
+
+
+def problem(rule: str, message: str, fix: str, id: str = "", index: int = -1) -> Problem:
+    return Problem(rule, index, id, message, fix)
+
+
+def warning(rule: str, message: str, fix: str, id: str = "", index: int = -1) -> Problem:
+    return Problem(rule, index, id, message, fix, "warning")
+
+
+def kind(value: Any) -> str:
+    """A JSON-minded name of a value's type, for messages."""
+    if value is None:
+        return "null"
+    names = {
+        bool: "a boolean",
+        str: "a string",
+        int: "a number",
+        float: "a number",
+        dict: "an object",
+        list: "an array",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def not_an_object(message: Any) -> View:
+    return View(
+        "other",
+        problems=(problem("message-type", f"a message must be an object, got {kind(message)}", "send a JSON object"),),
+    )
+
+
+def placeholder(part: dict[str, Any]) -> str:
+    """A short typed stand-in for content that is not text: `[image image/png]`, never its data."""
+    source = part.get("source")
+    media = source.get("media_type") if isinstance(source, dict) else None
+    name = part.get("type")
+    label = name if isinstance(name, str) and name else "content"
+    return f"[{label} {media}]" if isinstance(media, str) else f"[{label}]"
+
+
+def content_text(content: Any, text_types: frozenset[str], problems: list[Problem], where: str = "content") -> str:
+    """The text of a string, null or list-of-parts content; anything else becomes a problem."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        problems.append(
+            problem(
+                "content-type", f"{where} must be a string or an array of parts, got {kind(content)}", f"fix {where}"
+            )
+        )
+        return ""
+    pieces = []
+    for part in content:
+        if isinstance(part, str):
+            # Not in any provider's schema, yet several client libraries build it.
+            pieces.append(part)
+        elif not isinstance(part, dict):
+            problems.append(
+                problem("content-type", f"a part of {where} must be an object, got {kind(part)}", f"fix {where}")
+            )
+        elif part.get("type") in text_types:
+            text = part.get("text", part.get("refusal", ""))
+            if isinstance(text, str):
+                pieces.append(text)
+            else:
+                problems.append(
+                    problem("content-type", f"the text of a part must be a string, got {kind(text)}", f"fix {where}")
+                )
+        else:
+            pieces.append(placeholder(part))
+    return "\n".join(pieces)
+
+
+def call_id(value: Any, field: str, problems: list[Problem]) -> str:
+    """An id that is a non-empty string, or a problem and an empty string."""
+    if isinstance(value, str) and value:
+        return value
+    came = "an empty string" if value == "" else kind(value)
+    problems.append(
+        problem("missing-id", f"{field} must be a non-empty string, got {came}", f"send the {field} of the call")
+    )
+    return ""
+
+
+def pair(
+    calls: Sequence[ToolCall], results: Sequence[tuple[int, ToolResult]], start: int, at_end: bool
+) -> tuple[bool, list[Problem]]:
+    """Match the ids of one exchange in both directions.
+
+    Args:
+        calls: the turn's calls.
+        results: message index and result, in order.
+        start: message index of the turn.
+        at_end: the history ends with this exchange, so that results may still be on their way.
+
+    Returns: whether every call is answered exactly once, and the problems (none for an exchange still in flight).
+    """
+    ids = [c.id for c in calls]
+    if len(set(ids)) == len(ids) and all(ids) and ids == [r.id for _, r in results]:
+        return True, []  # nearly every exchange of nearly every request
+    # Ids that could not be read are reported once, as `missing-id`; pairing them would only echo that.
+    asked = Counter(c.id for c in calls if c.id)
+    answered = Counter(r.id for _, r in results if r.id)
+    problems = []
+    for name, count in asked.items():
+        if count > 1:
+            text = f"{count} calls of one turn share an id"
+            problems.append(problem("duplicate-call-id", text, "give each call its own id", name, start))
+    for index, result in results:
+        if result.id and result.id not in asked:
+            problems.append(
+                problem(
+                    "orphan-result",
+                    "a tool result answers no call of the turn before it",
+                    "send the call it answers, or leave the result out",
+                    result.id,
+                    index,
+                )
+            )
+    last = results[-1][0] if results else start
+    for name, count in answered.items():
+        if count > 1 and name in asked:
+            problems.append(
+                problem("duplicate-result", f"one call has {count} results", "send one result a call", name, last)
+            )
+    missing = [name for name in asked if name not in answered]
+    if missing and not at_end:
+        problems.extend(
+            problem(
+                "missing-result",
+                "a tool call has no result directly after its turn",
+                "send its result, or leave the call out",
+                name,
+                start,
+            )
+            for name in missing
+        )
+    unread = any(not c.id for c in calls) or any(not r.id for _, r in results)
+    return not (missing or problems or unread), problems

@@ -1,0 +1,165 @@
+"""When to rewrite a history that a provider has already cached: the paper's schedule, and a cost-aware rule (ours)."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from gemjax.errors import ConfigError
+
+Memory = Mapping[str, Any]
+"""What a policy remembers of a session between requests. JSON values only: it is part of the saved state."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What a global reselection would do at this request. All lengths in characters of compact JSON.
+
+    Attributes:
+        droppable: forwarded now, outside the new core, and let go by the deletion guard.
+        restored: dropped now, and back after the reselection.
+        rewritten: what would be forwarded after the first message that differs from what is forwarded now. The
+            provider has to read this part anew.
+    """
+
+    droppable: int
+    restored: int
+    rewritten: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Situation:
+    """What a policy may look at.
+
+    Attributes:
+        blocks: complete blocks in the request.
+        new_blocks: blocks that came since the last reselection.
+        first: no reselection has happened in this session.
+        cold: nothing of this history has been sent before, so the provider has nothing of it in its cache: the
+            session's first request, the first after a reset, or a rewritten history (the blocks of the last request are
+            no longer a prefix of this one's).
+        goal_changed: the goal text differs from the last request's.
+        plan: computes what a reselection would do now; costs one selection, so call it only where it matters.
+    """
+
+    blocks: int
+    new_blocks: int
+    first: bool
+    cold: bool
+    goal_changed: bool
+    plan: Callable[[], Plan]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether to reselect now, why (one line), and what to remember."""
+
+    reselect: bool
+    reason: str
+    memory: Memory
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides at each eligible request whether the forwarded set is chosen anew. Must not raise, and keeps no state."""
+
+    name: str
+    delta: float
+    """Default share of the request's characters that one selection may remove."""
+    appends_evidence: bool
+    """Whether evidence that a rule names between reselections comes back (A.10)."""
+
+    def decide(self, situation: Situation, memory: Memory) -> Decision: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperPolicy:
+    """The paper's schedule (5.3, B.3): first eligible request, rewritten history, new goal, `every` new blocks."""
+
+    every: int = 256
+    delta: float = 0.05
+    name: str = "paper"
+    appends_evidence: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.every, int) or self.every < 1:
+            raise ConfigError(f"every must be a positive number of blocks, got {self.every!r}")
+        check_delta(self.delta)
+
+    def decide(self, situation: Situation, memory: Memory) -> Decision:
+        if situation.first:
+            return Decision(True, "first eligible request", memory)
+        if situation.cold:
+            return Decision(True, "the history was rewritten", memory)
+        if situation.goal_changed:
+            return Decision(True, "the goal changed", memory)
+        if situation.new_blocks >= self.every:
+            return Decision(True, f"{situation.new_blocks} new blocks since the last selection", memory)
+        return Decision(False, "no reselection is due", memory)
+
+
+@dataclasses.dataclass(frozen=True)
+class CostAwarePolicy:
+    """Rent or buy: rewrite once reading what could go has cost as much as rewriting would.
+
+    Every request on which `droppable` characters are forwarded although they could go pays `read` for each of them:
+    the rent. Rewriting pays `write - read` for each forwarded character after the first change: the price. The history
+    is reselected as soon as the rent since the last reselection reaches `beta` times the price.
+
+    Guarantee, for any history and any sequence of cores (docs/policies.md proves it): the surcharges paid for
+    rewriting sum to at most `1 / beta` times the rents paid, and the rents are part of what sending everything would
+    have paid as well. With `beta = 1` the bill is therefore at most twice that of never rewriting. Assumes a history
+    that only grows, no pinned blocks that come and go, and a provider that caches the longest common prefix of
+    successive requests and keeps it until the next one.
+
+    Args:
+        read: price of a cached character, in units of the uncached input price.
+        write: price of a new or rewritten character.
+        beta: how many times the price the rent has to reach; larger rewrites later.
+    """
+
+    read: float = 0.1
+    write: float = 1.25
+    beta: float = 1.0
+    delta: float = 1.0
+    name: str = "cost-aware"
+    appends_evidence: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("read", "write", "beta"):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+                raise ConfigError(f"{field} must be a finite number >= 0, got {value!r}")
+        if self.write < self.read:
+            raise ConfigError(f"write must be at least read, got write={self.write!r} and read={self.read!r}")
+        check_delta(self.delta)
+
+    def decide(self, situation: Situation, memory: Memory) -> Decision:
+        if situation.cold:
+            return Decision(True, "new or rewritten history, of which nothing is cached", {})
+        plan = situation.plan()
+        rent = float(memory.get("rent", 0.0))
+        if not plan.droppable:
+            return Decision(False, "nothing can go", {"rent": rent})
+        rent += self.read * plan.droppable
+        price = (self.write - self.read) * plan.rewritten
+        figures = f"rent {rent:,.0f}, price {price:,.0f}"
+        if rent >= self.beta * price:
+            return Decision(True, f"rewriting pays for itself ({figures})", {"rent": 0.0})
+        return Decision(False, f"rewriting does not pay yet ({figures})", {"rent": rent})
+
+
+def check_delta(delta: float) -> None:
+    """Raise `ConfigError` unless `delta` is a number in [0, 1]."""
+    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 <= delta <= 1:
+        raise ConfigError(f"delta must be a share between 0 (never drop) and 1 (forward the core only), got {delta!r}")
+
+
+POLICIES: dict[str, type[PaperPolicy] | type[CostAwarePolicy]] = {"paper": PaperPolicy, "cost-aware": CostAwarePolicy}
+
+
+def policy_named(name: str) -> Policy:
+    """The policy called `name` with its defaults. Raises `ConfigError` for an unknown one."""
+    try:
+        return POLICIES[name]()
+    except KeyError:
+        raise ConfigError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}") from None

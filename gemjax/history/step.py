@@ -1,0 +1,350 @@
+"""One request on its way through a session (Algorithm 1)."""
+
+import copy
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemjax.errors import ConfigError, RequestError
+from gemjax.history.blocks import Parsed, Reader
+from gemjax.history.config import GEMConfig
+from gemjax.history.evidence import EvidenceView
+from gemjax.history.policy import Decision, Plan, Policy, Situation
+from gemjax.history.records import Block, BlockContent
+from gemjax.history.result import BlockRecord, CompressionResult, EncoderUsage, Status
+from gemjax.history.selector import Selection, complete, footprint, removable
+from gemjax.history.signals import BlockSignals, signals
+from gemjax.history.state import SessionState, prefix_digest, text_digest
+from gemjax.history.vectors import BlockVectors, GuardedEncoder
+
+Keep = Callable[[Block], bool]
+
+
+class Session:
+    """What the compressor holds of one conversation. `state` is all that has to survive a restart."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.state = SessionState()
+        self.reader = Reader()
+        self.vectors = BlockVectors()
+        self.signals: dict[str, BlockSignals] = {}
+        self.sent: list[bytes] | None = None
+
+
+@dataclasses.dataclass
+class Step:
+    """One request on its way through a session."""
+
+    config: GEMConfig
+    encoder: GuardedEncoder
+    session: Session
+    request: Any
+    goal: str | None
+    keep: Keep | None
+    format: str
+    usage: EncoderUsage = dataclasses.field(default_factory=EncoderUsage)
+
+    def run(self) -> CompressionResult:
+        parsed = self.parsed
+        if parsed.problems:
+            more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
+            raise RequestError(f"invalid request: {parsed.problems[0]}{more}")
+        n = len(parsed.blocks)
+        if n < self.config.min_blocks:
+            self._sent(frozenset())
+            count = f"{n} complete block{'s' * (n != 1)}"
+            reason = f"{count}, fewer than the {self.config.min_blocks} from which compression starts"
+            return self._result("unchanged", reason, frozenset(), None, changed=changed)
+        self._encode()
+        decision, dropped = self._decide()
+        selection = self._plan[0] if decision.reselect or "_plan" in self.__dict__ else None
+        request, reverted = self._rebuild(dropped)
+        if reverted:
+            self.passed_through()
+            return self._result("reverted", reverted, frozenset(), selection)
+        event = decision.reselect
+        core = tuple(np.flatnonzero(self._plan[0].core).tolist()) if event else self.previous.core
+        at = n if event else self.previous.at
+        state = self._state(dropped, core, at, event, decision.memory)
+        changed = self._sent(dropped)
+        self.session.state = state
+        status: Status = "compressed" if dropped else "unchanged"
+        return self._result(status, decision.reason, dropped, selection, request, event, changed)
+
+    def passed_through(self) -> None:
+        """The original goes out; the saved set stays for the next request."""
+        self._sent(frozenset())
+
+    def _state(
+        self, dropped: frozenset[int], core: tuple[int, ...], at: int, event: int, memory: Mapping[str, Any]
+    ) -> SessionState:
+        blocks = self.parsed.blocks
+        return SessionState(
+            requests=self.previous.requests + 1,
+            blocks=len(blocks),
+            prefix=prefix_digest(blocks),
+            dropped=dropped,
+            core=core,
+            at=at,
+            events=self.previous.events + event,
+            goal=text_digest(self.goal_text),
+            policy=policy_of(self.config).name,
+            memory=dict(memory),
+        )
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        return self.session.reader.parse(self.request, self.format)
+
+    @cached_property
+    def rewritten(self) -> bool:
+        return not self.session.state.continues(self.parsed.blocks)
+
+    @cached_property
+    def previous(self) -> SessionState:
+        """The saved state as far as it speaks of this history: a rewritten one keeps only the count of events."""
+        state = self.session.state
+        if not self.rewritten:
+            return state
+        return SessionState(requests=state.requests, events=state.events, goal=state.goal)
+
+    @cached_property
+    def goal_text(self) -> str:
+        if self.goal is not None:
+            return self.goal
+        texts = [r.view.text for r in self.parsed.records if r.view.role == "user" and r.view.text.strip()]
+        return "\n\n".join(dict.fromkeys(texts[:1] + texts[-1:]))
+
+    def _encode(self) -> None:
+        """Vectors of new blocks and of the three queries, in one call of the encoder."""
+        blocks = self.parsed.blocks
+        vectors = self.session.vectors
+        new = vectors.missing(blocks)
+        action = self._latest.action_text
+        queries = [self.goal_text, f"{self.goal_text}\n\n{action}", action]
+        rows, self.usage = self.encoder.encode([b.content.selection_text for b in new] + queries)
+        vectors.extend(new, rows[: len(new)])
+        self._similarities = vectors.padded()[: len(blocks)] @ rows[len(new) :].T
+
+    @cached_property
+    def _latest(self) -> BlockContent:
+        return self.parsed.latest or BlockContent("", "", (), ())
+
+    @cached_property
+    def _signals(self) -> list[BlockSignals]:
+        seen = self.session.signals
+        kept: dict[str, BlockSignals] = {}
+        for block in self.parsed.blocks:
+            if block.key not in kept:
+                kept[block.key] = seen.get(block.key) or signals(block.content)
+        self.session.signals = kept
+        return list(kept.values())
+
+    @cached_property
+    def protected(self) -> dict[str, dict[int, str]]:
+        """Rule name -> block index -> reason: P of Eq. B.1, what is pinned, and what the model is about to answer."""
+        blocks = self.parsed.blocks
+        view = EvidenceView(
+            blocks=blocks,
+            signals=self._signals,
+            goal=self.goal_text,
+            latest=self._latest,
+            similarity=lambda name: self._similarities[:, ("goal", "state", "action").index(name)],
+        )
+        found: dict[str, dict[int, str]] = {}
+        for rule in self.config.rules:
+            named = rule(view)
+            bad = [i for i in named if not 0 <= i < len(blocks)]
+            if bad:
+                raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(blocks)}")
+            found[rule.name] = view.record(rule.name, named)
+        if self.parsed.last_block is not None:
+            found["latest"] = {self.parsed.last_block: "the model is about to answer it"}
+        if self.pinned:
+            found["pinned"] = {i: "the caller keeps it" for i in sorted(self.pinned)}
+        return found
+
+    @cached_property
+    def pinned(self) -> frozenset[int]:
+        if self.keep is None:
+            return frozenset()
+        return frozenset(b.index for b in self.parsed.blocks if self.keep(b))
+
+    @cached_property
+    def _plan(self) -> tuple[Selection, frozenset[int]]:
+        """The core for the current history, and what a reselection would drop."""
+        parsed = self.parsed
+        protected = {i for named in self.protected.values() for i in named}
+        selection = complete(
+            self.session.vectors.padded(), len(parsed.blocks), protected, self.config.capacity, self.config.coverage
+        )
+        dropped, _ = removable(
+            parsed.blocks, selection.core, selection.residual, parsed.chars, self.config.effective_delta
+        )
+        return selection, dropped
+
+    def _decide(self) -> tuple[Decision, frozenset[int]]:
+        parsed, previous, policy = self.parsed, self.previous, policy_of(self.config)
+        must_stay = set(self.pinned)
+        if policy.appends_evidence:
+            must_stay.update(i for named in self.protected.values() for i in named)
+        appended = previous.dropped - must_stay
+        situation = Situation(
+            blocks=len(parsed.blocks),
+            new_blocks=len(parsed.blocks) - previous.at,
+            first=previous.events == 0,
+            cold=self.rewritten or previous.requests == 0,
+            goal_changed=bool(previous.goal) and previous.goal != text_digest(self.goal_text),
+            plan=lambda: self._prices(appended),
+        )
+        memory: Mapping[str, Any] = previous.memory
+        decision = policy.decide(situation, memory)
+        if not decision.reselect and self._gone(appended) > self.config.effective_delta * parsed.chars:
+            # The rest of the conversation shrank under a set that was chosen for a longer one.
+            decision = dataclasses.replace(
+                decision, reselect=True, reason="the saved set would break the deletion guard"
+            )
+        return decision, self._plan[1] if decision.reselect else appended
+
+    def _gone(self, dropped: frozenset[int]) -> int:
+        return sum(footprint(self.parsed.blocks[i]) for i in dropped)
+
+    def _prices(self, dropped: frozenset[int]) -> Plan:
+        planned = self._plan[1]
+        changed = planned ^ dropped
+        if not changed:
+            return Plan(0, 0, 0)
+        blocks, records = self.parsed.blocks, self.parsed.records
+        first = blocks[min(changed)].messages[0]
+        after = sum([r.chars + 1 for r in records[first:]])
+        rewritten = after - sum(footprint(blocks[i]) for i in planned if blocks[i].messages[0] >= first)
+        return Plan(self._gone(planned - dropped), self._gone(dropped - planned), rewritten)
+
+    def _kept_messages(self, dropped: frozenset[int]) -> list[int]:
+        gone = {m for i in dropped for m in self.parsed.blocks[i].messages}
+        return [i for i in range(len(self.parsed.messages)) if i not in gone]
+
+    def _rebuild(self, dropped: frozenset[int]) -> tuple[Any, str]:
+        """The request without the dropped blocks, and why it may not be used (empty if it may)."""
+        if not dropped:
+            return self.request, ""
+        parsed = self.parsed
+        kept = self._kept_messages(dropped)
+        exchanges, problems = parsed.format.exchanges([parsed.records[i].view for i in kept])
+        errors = [p for p in problems if p.severity == "error"]
+        if errors:
+            return self.request, f"what was rebuilt is invalid: {errors[0]}"
+        if sum(e.removable for e in exchanges) != len(parsed.blocks) - len(dropped):
+            return self.request, "what was rebuilt has other blocks than were kept"
+        messages = [parsed.messages[i] for i in kept]
+        if isinstance(self.request, list):
+            return messages, ""
+        request = copy.copy(self.request)
+        request[parsed.format.key] = messages
+        return request, ""
+
+    def _sent(self, dropped: frozenset[int]) -> int | None:
+        """Remember what goes out; returns the position from which it differs from what went out last."""
+        before = self.session.sent
+        if before is None and 0 < self.previous.blocks <= len(self.parsed.blocks):
+            # A restarted process: the saved set, applied to what this request still holds of it.
+            stop = self.parsed.blocks[self.previous.blocks - 1].messages[-1] + 1
+            before = self._digests([i for i in self._kept_messages(self.previous.dropped) if i < stop])
+        now = self._digests(self._kept_messages(dropped))
+        self.session.sent = now
+        if not before or now[: len(before)] == before:
+            return None
+        return next(
+            (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
+        )
+
+    def _digests(self, indices: Sequence[int]) -> list[bytes]:
+        return [self.parsed.records[i].digest for i in indices]
+
+    def _result(
+        self,
+        status: Status,
+        reason: str,
+        dropped: frozenset[int],
+        selection: Selection | None,
+        request: Any = None,
+        event: bool = False,
+        changed: int | None = None,
+    ) -> CompressionResult:
+        parsed = self.parsed
+        core = self.session.state.core if selection is None else tuple(np.flatnonzero(selection.core).tolist())
+        return CompressionResult(
+            request=self.request if request is None else request,
+            status=status,
+            reason=reason,
+            event=event,
+            coverage=None if selection is None else selection.coverage,
+            core=core,
+            forwarded=tuple(b.index for b in parsed.blocks if b.index not in dropped),
+            chars_before=parsed.chars,
+            chars_after=parsed.chars - self._gone(dropped),
+            first_changed_message=changed,
+            encoder=self.usage,
+            _records=lambda: self._records(dropped, selection, core, event),
+        )
+
+    def _records(
+        self, dropped: frozenset[int], selection: Selection | None, core: tuple[int, ...], event: bool
+    ) -> list[BlockRecord]:
+        protected = self.__dict__.get("protected", {})
+        in_core = set(core)
+        records = []
+        for block in self.parsed.blocks:
+            i = block.index
+            rules = {name: named[i] for name, named in protected.items() if i in named}
+            records.append(
+                BlockRecord(
+                    index=i,
+                    label=block.content.label,
+                    messages=block.messages,
+                    chars=block.chars,
+                    protected=rules,
+                    residual=None if selection is None else float(selection.residual[i]),
+                    in_core=i in in_core,
+                    kept=i not in dropped,
+                    why=self._why(i, dropped, selection, rules, in_core, event),
+                )
+            )
+        return records
+
+    def _why(
+        self,
+        i: int,
+        dropped: frozenset[int],
+        selection: Selection | None,
+        rules: dict[str, str],
+        core: set[int],
+        event: bool,
+    ) -> str:
+        if i in dropped:
+            if rules:
+                return "dropped at the last selection; comes back at the next: " + _listed(rules)
+            return "no rule names it and the core covers it"
+        if rules:
+            return _listed(rules)
+        if i in core:
+            return "adds a direction that the core lacks"
+        if selection is None:
+            return "kept" if len(self.parsed.blocks) < self.config.min_blocks else "kept since the last selection"
+        if event:
+            return f"the guard removes at most {self.config.effective_delta:.0%} at a time"
+        return "could go; not worth rewriting yet"
+
+
+def _listed(rules: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in rules.items())
+
+
+def policy_of(config: GEMConfig) -> Policy:
+    assert not isinstance(config.policy, str)  # GEMConfig has resolved names
+    return config.policy
