@@ -76,8 +76,8 @@ def memory_norms(
     return lax.fori_loop(0, steps, step, jnp.zeros(n, metric.mean.dtype))
 
 
-class _Scores(NamedTuple):
-    """Score columns `[n, q]` and their ranges `[q]` over the eligible rows."""
+class Scores(NamedTuple):
+    """Score columns `[n, q]` and their ranges over the eligible rows; row 0 of a range is cosine, row 1 Riemannian."""
 
     cosine: Float[Array, "n q"]
     riemannian: Float[Array, "n q"]
@@ -93,7 +93,7 @@ def _blocked_scores(
     norms: Float[Array, "n"] | None,
     form: str,
     block: int,
-) -> _Scores:
+) -> Scores:
     """Both score columns of the first `count` rows, zero behind them; rows past the last used block are not read."""
     n, _ = vectors.shape
     q = queries.unit.shape[0]
@@ -101,7 +101,7 @@ def _blocked_scores(
     dtype = columns.dtype
     block = min(block, n)
 
-    def step(i: Int[Array, ""], out: _Scores) -> _Scores:
+    def step(i: Int[Array, ""], out: Scores) -> Scores:
         # The last block may start early and compute some rows again: shapes stay fixed for any n.
         start = jnp.minimum(i * block, n - block)
         rows = lax.dynamic_slice_in_dim(vectors, start, block).astype(dtype)
@@ -112,7 +112,7 @@ def _blocked_scores(
         away = lax.dynamic_slice_in_dim(penalty, start, block)[:, None]
         low = jnp.stack([jnp.min(cos + away, axis=0), jnp.min(rie + away, axis=0)])
         high = jnp.stack([jnp.max(cos - away, axis=0), jnp.max(rie - away, axis=0)])
-        return _Scores(
+        return Scores(
             lax.dynamic_update_slice_in_dim(out.cosine, cos, start, 0),
             lax.dynamic_update_slice_in_dim(out.riemannian, rie, start, 0),
             jnp.minimum(out.low, low),
@@ -122,7 +122,7 @@ def _blocked_scores(
     zero = jnp.zeros((n, q), dtype)
     edge = jnp.full((2, q), jnp.inf, dtype)
     steps = (jnp.minimum(count, n) + block - 1) // block
-    return lax.fori_loop(0, steps, step, _Scores(zero, zero, edge, -edge))
+    return lax.fori_loop(0, steps, step, Scores(zero, zero, edge, -edge))
 
 
 def _metric_form(
@@ -259,6 +259,26 @@ def search(
     return _local_top_k(vectors, eligible, count, queries, alpha, norms, k, form, block, None)[0]
 
 
+@functools.partial(jax.jit, static_argnames=("form", "block"))
+def score_columns(
+    vectors: Float[Array, "n d"],
+    eligible: Bool[Array, "n"],
+    count: Int[Array, ""],
+    queries: Queries,
+    norms: Float[Array, "n"] | None = None,
+    *,
+    form: str = "similarity",
+    block: int | None = None,
+) -> Scores:
+    """Both raw scores of every row and their ranges over the eligible rows: what `search` ranks by, without ranking.
+
+    Arguments and errors as `search`. Where no row is eligible a range is (inf, -inf).
+    """
+    _check(vectors, eligible, queries, 1, form)
+    penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
+    return _blocked_scores(vectors, penalty, count, queries, norms, form, block or BLOCK_MANY)
+
+
 def sharded_search(
     mesh: Mesh,
     axis_name: str,
@@ -315,4 +335,4 @@ def _sharded(mesh: Mesh, axis_name: str, with_norms: bool, k: int, form: str, bl
     return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False))
 
 
-__all__ = ["FORMS", "Queries", "TopK", "fuse", "memory_norms", "prepare_queries", "search", "sharded_search"]
+__all__ = ["FORMS", "Queries", "Scores", "TopK", "fuse", "memory_norms", "prepare_queries", "score_columns", "search", "sharded_search"]
