@@ -11,7 +11,7 @@ class ConfigError(GemjaxError, ValueError):
 
 
 class RequestError(GemjaxError, ValueError):
-    """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict=True`, CLI)."""
+    """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict`, CLI)."""
 
 
 class EncoderError(GemjaxError, RuntimeError):

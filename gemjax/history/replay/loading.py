@@ -58,11 +58,31 @@ def read(path: str | os.PathLike[str]) -> list[Trajectory]:
             if recording.broken:
                 note = f"{counted(recording.broken, 'line')} that are not JSON left out"
                 found = [dataclasses.replace(t, notes=(*t.notes, note)) for t in found]
-            return found
+            return [_as_sent(t) for t in found]
     names = ", ".join(dict.fromkeys(r.NAME for r in READERS))
     known = name_of_unsupported(recording)
     what = f"{known} recordings have no reader" if known else "not a recording of an agent that is known here"
     raise RequestError(f"{what}; supported: {names}")
+
+
+def _as_sent(t: Trajectory) -> Trajectory:
+    """The conversation without turns that were cut off inside it: their calls have no result, or not all of them.
+
+    Recordings keep such turns, and every provider refuses a history with one, so the agent went on without them. What
+    else is wrong stays: it is the recording's, and the replay counts it.
+    """
+    if not t.parsed.problems:
+        return t
+    exchanges, _ = t.wire.exchanges([r.view for r in t.parsed.records])
+    cut = [e for e in exchanges if not e.complete and e.stop < len(t.messages)]
+    gone = {m for e in cut for m in range(e.start, e.stop)}
+    rest = dataclasses.replace(
+        t,
+        messages=[m for i, m in enumerate(t.messages) if i not in gone],
+        notes=(*t.notes, f"{counted(len(cut), 'turn')} without all results left out, as no provider accepts them"),
+    )
+    better = cut and len(rest.parsed.problems) < len(t.parsed.problems)
+    return rest if better and len(rest.parsed.blocks) == len(t.parsed.blocks) else t
 
 
 def _read_by(reader: Reader, recording: Recording) -> list[Trajectory]:

@@ -233,7 +233,8 @@ class _Run:
         sent = track.method.forward(moment)
         track.seconds += time.perf_counter() - start
         track.ledger.send(sent)
-        if valid and sent is not turn.messages:
+        changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
+        if valid and changed:
             request = {**turn.request, self.trajectory.wire.key: sent}
             track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems)
         if nearest is not None:
@@ -241,14 +242,19 @@ class _Run:
             kept = [all(id(turn.messages[m]) in here for m in turn.blocks[b].messages) for b in nearest]
             track.retained.append(float(np.mean(kept)))
         if isinstance(track.method, Compressed):
-            result = track.method.result
-            if result is not None and result.status == "compressed":
-                track.core_shares.append(len(result.core) / len(turn.blocks))
-            for line in track.method.broken:
-                text = f"{self.trajectory.id}, request {turn.index}, {track.method.name}: {line}"
-                if self.replay.strict:
-                    raise BrokenPromise(text)
-                track.broken.append(text)
+            self._check(track, track.method, turn, valid)
+
+    def _check(self, track: _Track, method: Compressed, turn: Turn, valid: bool) -> None:
+        result, broken = method.result, list(method.broken)
+        assert result is not None
+        if result.status == "compressed":
+            track.core_shares.append(len(result.core) / len(turn.blocks))
+        elif result.status != "unchanged" and valid:
+            broken.append(f"a valid request came back as {result.status}: {result.reason}")
+        lines = [f"{self.trajectory.id}, request {turn.index}, {track.method.name}: {line}" for line in broken]
+        if lines and self.replay.strict:
+            raise BrokenPromise(lines[0])
+        track.broken += lines
 
     def _warm(self, turns: list[Turn]) -> None:
         """Encode the actions that the retention measure asks for, with the blocks, in one call of the encoder."""

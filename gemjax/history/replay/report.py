@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -17,6 +18,8 @@ _RATIOS: dict[str, Callable[[Totals], float]] = {
     "token_ratio": lambda t: t.tokens,
     "token_cost_ratio": lambda t: t.token_cost,
 }
+
+_WIDE = 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +107,11 @@ class Report:
     def print(self, console: Console | None = None) -> None:
         """A row a trajectory (cost and retention of each method), then a row a method with the totals."""
         console = console or Console()
+        if not console.is_terminal:
+            console = Console(file=console.file, width=_WIDE)
         if len(self.outcomes) > 1:
-            console.print(self._trajectory_table())
-        console.print(self._method_table())
+            console.print(self._trajectory_table(wide=console.width >= _WIDE))
+        console.print(self._method_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
             f"Ratios to sending everything, mean over {len(self.outcomes)} trajectories (pooled in brackets); "
@@ -121,36 +126,32 @@ class Report:
         if self.interrupted:
             console.print(f"interrupted: {len(self.outcomes)} trajectories were finished", style="yellow")
 
-    def _trajectory_table(self) -> Table:
-        table = Table(title="cost ratio / top-3 retention by trajectory", title_justify="left")
-        table.add_column("trajectory", overflow="fold")
-        table.add_column("blocks", justify="right")
-        table.add_column("requests", justify="right")
+    def _trajectory_table(self, wide: bool) -> Table:
+        what = "cost / top-3" if wide else "cost"
+        table = Table(title=f"{what} by trajectory", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", min_width=12)
+        table.add_column("blocks", justify="right", no_wrap=True)
         shown = [n for n in self.names if n != "none"]
         for name in shown:
             table.add_column(name, justify="right")
         for o in self.outcomes:
             rows = [_row(o.methods[n], o.methods["none"]) for n in shown]
-            cells = [f"{_number(r['cost_ratio'])} / {_number(r['top3'])}" for r in rows]
-            table.add_row(o.trajectory.id, str(o.blocks), str(o.requests), *cells)
+            cells = [_number(r["cost_ratio"]) + (f" / {_number(r['top3'])}" if wide else "") for r in rows]
+            table.add_row(o.trajectory.id, str(o.blocks), *cells)
         return table
 
-    def _method_table(self) -> Table:
-        table = Table(title="methods", title_justify="left")
-        table.add_column("method")
-        for column in ("chars", "tokens", "cost", "top-3", "rewrites", "invalid", "core", "encoder tokens", "seconds"):
-            table.add_column(column, justify="right")
+    def _method_table(self, wide: bool) -> Table:
+        table = Table(title="methods", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("method", no_wrap=True)
+        ratios = {"chars": "chars_ratio", "tokens": "token_ratio", "cost": "cost_ratio", "top-3": "top3"}
+        last = ("core", "encoder tokens", "seconds") if wide else ()
+        for column in (*ratios, "rewrites", "invalid", *last):
+            table.add_column(column, justify="right", no_wrap=True)
         for name in self.names:
             r = self.method(name)
-            table.add_row(
-                name,
-                *(_both(r, key) for key in ("chars_ratio", "token_ratio", "cost_ratio", "top3")),
-                f"{r['events']:,}",
-                f"{r['invalid']:,}",
-                _number(r["core_share"]),
-                f"{r['encoder_tokens']:,}",
-                f"{r['seconds']:.1f}",
-            )
+            tail = (_number(r["core_share"]), f"{r['encoder_tokens']:,}", f"{r['seconds']:.1f}") if wide else ()
+            figures = [_both(r, key) if wide else _number(r[key]) for key in ratios.values()]
+            table.add_row(name, *figures, f"{r['events']:,}", f"{r['invalid']:,}", *tail)
         return table
 
 
