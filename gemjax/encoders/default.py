@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 from typing import Literal
 
 from gemjax.encoders.flax_encoder import FlaxSentenceEncoder
@@ -42,5 +43,5 @@ def load_encoder(
     """
     if backend not in ("flax", "sentence-transformers"):
         raise ConfigError(f"backend = {backend!r}; expected 'flax' or 'sentence-transformers'")
-    model = os.fspath(name_or_path)
+    model = name_or_path if isinstance(name_or_path, str) else Path(name_or_path)
     return FlaxSentenceEncoder(model) if backend == "flax" else SentenceTransformerEncoder(model)

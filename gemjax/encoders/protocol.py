@@ -107,7 +107,7 @@ def as_encoder(encoder: Any = None) -> Encoder:
         return load_encoder(encoder)
     # Looked up statically: `dim` may be a property that costs a call to a service.
     named = all(inspect.getattr_static(encoder, part, None) is not None for part in ("name", "dim"))
-    if named and callable(getattr(encoder, "encode", None)):
+    if named and callable(getattr(encoder, "encode", None)) and not isinstance(encoder, type):
         return cast(Encoder, encoder)
     if any(base.__name__ == "SentenceTransformer" for base in type(encoder).__mro__):
         from gemjax.encoders.torch_encoder import SentenceTransformerEncoder

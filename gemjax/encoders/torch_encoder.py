@@ -1,5 +1,6 @@
 """Any sentence-transformers model as an encoder (torch; an extra)."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,8 +63,11 @@ class SentenceTransformerEncoder:
             if not getattr(tokenizer, "is_fast", False):
                 raise ConfigError(f"the tokenizer of {name} gives no offsets; use long_texts='truncate'")
             self._room = max(1, window - tokenizer.num_special_tokens_to_add())
-        self.name = f"{name}:{window}:{long_texts}:sentence-transformers"
-        self.dim = int(self._raw([""]).shape[1])
+        # Two sets of weights under one name must not share cached vectors; what they make of a text tells them apart.
+        probe = self._raw(["gemjax"])
+        mark = hashlib.blake2b(np.round(probe, 2).astype("<f4").tobytes(), digest_size=4).hexdigest()
+        self.name = f"{name}:{window}:{long_texts}:sentence-transformers:{mark}"
+        self.dim = int(probe.shape[1])
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Unit vectors of the texts, float32 `[len(texts), dim]`. Lone surrogates are read as U+FFFD.

@@ -23,7 +23,7 @@ Similarity = Callable[[str], np.ndarray]
 
 _GOAL_CHARS = 50_000
 """As much of a goal is searched for the names of artifacts."""
-_PATH_WORD = re.compile(r"[\w@+~#$-][\w./@+~#$=:-]{0,300}")
+_PATH_WORD = re.compile(r"[\w@+~#$./-][\w./@+~#$=-]{0,300}")
 
 
 class EvidenceView:

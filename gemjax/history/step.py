@@ -326,7 +326,10 @@ class Step:
         if i in dropped:
             if rules:
                 return "dropped at the last selection; comes back at the next: " + _listed(rules)
-            return "no rule names it and the core covers it"
+            covered = (
+                "" if selection is None else f", and the core covers {1 - selection.residual[i]:.0%} of its direction"
+            )
+            return f"no rule names it{covered}"
         if rules:
             return _listed(rules)
         if i in core:

@@ -224,7 +224,8 @@ def residuals(
     Raises: ValueError for a wrong shape.
     """
     energy = energies(x, valid)
-    return jnp.clip(energy - captured(x, vectors), 0, energy)
+    residual = jnp.clip(energy - captured(x, vectors), 0, energy)
+    return residual if valid is None else jnp.where(valid, residual, 0)
 
 
 def coverage(

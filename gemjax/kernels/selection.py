@@ -227,7 +227,8 @@ def _complete_vectors(
 
     # One product for all seeds; without seeds it would cost as much as several added directions.
     seen = lax.cond(rank > 0, project_all, lambda: jnp.zeros(n, x.dtype))
-    residual = jnp.where(protected, 0, jnp.clip(energy - seen, 0, energy))
+    # Padding may hold anything, NaN too, so it is masked after every product.
+    residual = jnp.where(protected | ~valid, 0, jnp.clip(energy - seen, 0, energy))
     candidates = eligible & ~protected
     row, best = _pick(residual, candidates, limits)
 
@@ -240,7 +241,7 @@ def _complete_vectors(
         # independence the candidate is closed without being added.
         independent = fresh > limits.tol
         along = jnp.matmul(x, q, precision=EXACT)
-        residual = jnp.where(index == s.row, 0, jnp.maximum(s.residual - along * along, 0))
+        residual = jnp.where((index == s.row) | ~valid, 0, jnp.maximum(s.residual - along * along, 0))
         still_open = s.open & (index != s.row)
         row, best = _pick(residual, still_open, limits)
         step = independent.astype(jnp.int32)
@@ -302,7 +303,7 @@ def _complete_gram(
         adds = takes & ~seeding
         return (
             lax.dynamic_update_slice(coordinates, along[None], (k, jnp.zeros_like(k))),
-            jnp.where(here, 0, jnp.maximum(residual - along * along, 0)),
+            jnp.where(here | ~valid, 0, jnp.maximum(residual - along * along, 0)),
             seeds & ~here,
             candidates & ~here,
             lax.dynamic_update_slice(order, jnp.where(adds, row, -1)[None], (k,)),

@@ -91,7 +91,7 @@ def rank_at_energy(values: Float[Array, "m"], rho: Float[Array, ""] | float = 0.
         rho: share of the energy in (0, 1].
 
     The sum counts as reached when it falls short by less than its own rounding (`16 eps`): otherwise `rho = 1`, or a
-    share that is met exactly, would depend on the last bit. The paper's $\bar{r}_\rho$ is this over the number of blocks.
+    share that is met exactly, would depend on the last bit. Divide by the number of blocks for $\bar{r}_\rho$.
 
     Raises: ValueError for a wrong shape.
     """

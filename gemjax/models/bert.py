@@ -188,8 +188,8 @@ class Bert(nnx.Module):
         return self._run(ids, positions, segments)[1]
 
     def _run(self, ids: Array, positions: Array, segments: Array) -> tuple[Array, Array, Array]:
-        # All tokens are of type 0: a single text, never a pair.
-        x = self.word(ids) + self.position(positions + self.offset) + self.token_type(jnp.zeros((), jnp.int32))
+        # All tokens are of type 0: a single text, never a pair. (Calling an Embed of one row broadcasts instead.)
+        x = self.word(ids) + self.position(positions + self.offset) + self.token_type.embedding[...][0]
         x = self.norm(x)
         # Padding is a segment of its own, so no row of scores is fully masked and nothing can become NaN.
         same = segments[:, None, :, None] == segments[:, None, None, :]

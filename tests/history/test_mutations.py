@@ -36,7 +36,7 @@ def behead(rng, messages):
 
 
 def rename(rng, messages):
-    results = [m for m in messages if m["role"] == "tool"]
+    results = [m for m in messages if isinstance(m, dict) and m.get("role") == "tool"]
     if results:
         results[rng.randrange(len(results))]["tool_call_id"] = rng.choice(["other", "", None, 7])
 

@@ -80,7 +80,10 @@ WRITES = [
     ("patch -p1 < fix.diff", ["patched files"]),
     ("patch src/x.py fix.diff", ["src/x.py"]),
     ("patch -p1 <<EOF\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\nEOF", ["x.c"]),
-    ("apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.py\n*** Add File: b.py\n*** End Patch\nEOF", ["a.py", "b.py"]),
+    (
+        "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.py\n*** Add File: b.py\n*** End Patch\nEOF",
+        ["a.py", "b.py"],
+    ),
     # downloads and archives
     ("curl -o data.zip https://x.org/d.zip", ["data.zip"]),
     ("curl -sSLO https://x.org/d.tar.gz", ["d.tar.gz"]),
@@ -153,7 +156,7 @@ WRITES = [
     ("echo a > out.txt # > not.txt", ["out.txt"]),
     ("echo a > $(mktemp)", ["computed file name"]),
     # what cannot be parsed falls back to a look for the plainest writes
-    ("echo \"never closed > out.txt", ["out.txt"]),
+    ('echo "never closed > out.txt', ["out.txt"]),
 ]
 
 NOT_WRITES = [
@@ -161,12 +164,14 @@ NOT_WRITES = [
     'echo "a > b"', "echo 'a >> b'", "echo a \\> b", "grep '->' x.c", "grep 'a > b' src/x.py", 'rg "=>" src',
     "awk '$3 > 100' data.tsv", "awk '{ if ($1 > 2) print }' x",
     "python -c 'print(3 > 2)'", "[[ a > b ]]", "[ $a -gt 3 ]", "echo $((3 > 2))", "(( x > 3 ))", "a -> b", "x => y",
-    "sed -n '1,5p' x.py", "sed 's/-i/x/' x.py", "perl -e 'print 1'", "cat x.py | head", "git status", "git diff > /dev/null",
+    "sed -n '1,5p' x.py", "sed 's/-i/x/' x.py", "perl -e 'print 1'", "cat x.py | head", "git status",
+    "git diff > /dev/null",
     "git log --oneline", "git stash list", "git branch", "git branch -a", "git tag -l", "git config --get user.name",
     "git show HEAD:src/x.py", "git fetch origin", "pip list", "pip show x", "npm run build", "npm test", "cargo build",
     "go test ./...", "uv run pytest", "python app.py", "pytest -q", "make", "make test", "curl https://x.org",
     "curl -s -o /dev/null -w '%{http_code}' https://x.org", "curl -X POST -d a=1 https://x.org", "wget -qO- https://x.org",
-    "tar tzf a.tgz", "unzip -l a.zip", "echo update", "which install", "man rm", "type rm", "docker ps", "docker logs x",
+    "tar tzf a.tgz", "unzip -l a.zip", "echo update", "which install", "man rm", "type rm", "docker ps",
+    "docker logs x",
     "kubectl get pods", "sqlite3 app.db 'select * from t'", "black --check .", "prettier src/a.ts", "cd /tmp", "# rm x",
     "find . -name '*.py'", "grep -o x y", "echo hi | wc -l", "true", "", "   \n", "for f in a b; do echo $f; done",
     "cat <<EOF\nrm -rf x > y\nEOF", "bash -n script.sh", "python -m pytest tests/test_x.py", "ssh host ls",
@@ -198,7 +203,11 @@ def test_not_writes(script):
         ("nl -ba x.py | sed -n '3,9p'", ["x.py"], ["x.py"]),
         ("grep -n 'def f' pkg/x.py", ["pkg/x.py"], ["pkg/x.py"]),
         ("grep -rn foo pkg tests", ["pkg", "tests"], []),
-        ("cd /repo && cat a.py && pytest tests/test_a.py::test_x", ["/repo/a.py", "/repo/tests/test_a.py"], ["/repo/a.py"]),
+        (
+            "cd /repo && cat a.py && pytest tests/test_a.py::test_x",
+            ["/repo/a.py", "/repo/tests/test_a.py"],
+            ["/repo/a.py"],
+        ),
         ("ls -la src", ["src"], []),
         ("python tools/gen.py --in data/x.csv", ["tools/gen.py", "data/x.csv"], []),
         ("jq '.a' data.json", ["data.json"], ["data.json"]),

@@ -10,7 +10,10 @@ from gemjax.history.signals.arguments import fields
 from gemjax.history.signals.paths import looks_like_path, normalise
 from gemjax.history.signals.tools import canonical
 
-PATCH = "*** Begin Patch\n*** Update File: src/app.py\n@@\n-a\n+b\n*** Move to: src/main.py\n*** Delete File: x.py\n*** End Patch"
+PATCH = (
+    "*** Begin Patch\n*** Update File: src/app.py\n@@\n-a\n+b\n*** Move to: src/main.py\n*** Delete File: x.py\n"
+    "*** End Patch"
+)
 
 
 def block(name: str, arguments, result: str = "ok", is_error: bool = False) -> BlockContent:
@@ -102,7 +105,9 @@ NOT_WRITES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "expected"), WRITES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(WRITES)])
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"), WRITES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(WRITES)]
+)
 def test_writes(name, arguments, expected):
     found = of(name, arguments)
     assert list(found.writes) == expected
@@ -119,7 +124,12 @@ def test_not_writes(name, arguments):
     ("name", "arguments", "result", "written"),
     [
         ("Edit", {"file_path": "a.py"}, "<tool_use_error>String to replace not found in file.</tool_use_error>", False),
-        ("str_replace_editor", {"command": "str_replace", "path": "a.py"}, "ERROR:\nNo replacement was performed", False),
+        (
+            "str_replace_editor",
+            {"command": "str_replace", "path": "a.py"},
+            "ERROR:\nNo replacement was performed",
+            False,
+        ),
         ("cancel_order", {"order_id": "1"}, "Error: order cannot be cancelled", False),
         ("cancel_order", {"order_id": "1"}, '{"order_id": "1", "status": "cancelled"}', True),
         ("bash", {"command": "cp a b"}, "cp: cannot stat 'a': No such file or directory", False),
@@ -156,7 +166,7 @@ def test_a_program_may_announce_what_it_wrote():
         ("str_replace_editor", {"command": "view", "path": "/w/a.py"}, "1\tx", ("/w/a.py",)),
         ("WebFetch", {"url": "https://x.org/a?utm_source=t", "prompt": "p"}, "page", ("x.org/a",)),
         ("browser", {"action": "open", "url": "https://x.org/"}, "Opened", ("x.org",)),
-        ("web_search", {"query": "JAX  sharding"}, "[{}]", ("search: jax sharding",)),
+        ("web_search", {"query": "JAX  sharding"}, "[{'title': 'x'}]", ("search: jax sharding",)),
         ("search_docs", {"q": "vmap"}, "hit", ("search: vmap",)),
         ("Grep", {"pattern": "x", "path": "/w/a.py"}, "3:x", ("/w/a.py",)),
         ("Grep", {"pattern": "x", "path": "/w"}, "a.py:3:x", ()),
@@ -234,11 +244,32 @@ def test_one_spelling_for_a_path(raw, cwd, expected):
     assert normalise(raw, cwd) == expected
 
 
-def test_which_words_are_paths():
-    yes = "src/app.py a.txt Makefile /etc ./run.sh ../x README.md .env C:\\x tests/t.py::test a.py:3 pkg/sub".split()
-    no = "app np.save 1.2.3 -x --out=a.py text/html s/a/b/ a=b x|y and/or origin/main https://x.org/a.py 42 *.py".split()
-    assert [w for w in yes if not looks_like_path(w)] == []
-    assert [w for w in no if looks_like_path(w)] == []
+@pytest.mark.parametrize(
+    "word",
+    [
+        "src/app.py",
+        "a.txt",
+        "Makefile",
+        "/etc",
+        "./run.sh",
+        "../x",
+        "README.md",
+        ".env",
+        "C:\\x",
+        "t.py::test",
+        "a.py:3",
+    ],
+)
+def test_words_that_are_paths(word):
+    assert looks_like_path(word)
+
+
+NO_PATHS = ["app", "np.save", "1.2.3", "-x", "--out=a.py", "text/html", "s/a/b/", "a=b", "x|y", "and/or", "origin/main"]
+
+
+@pytest.mark.parametrize("word", [*NO_PATHS, "42", "https://x.org/a.py", "*.py", "", ".", "a b/c", "x" * 500])
+def test_words_that_are_none(word):
+    assert not looks_like_path(word)
 
 
 def test_a_tool_is_called_the_same_whatever_is_put_before_its_name():

@@ -4,6 +4,7 @@ Everything here is pure and lexical: arguments are parsed (JSON, shell, Python, 
 """
 
 import dataclasses
+import re
 
 from gemjax.history.records import BlockContent, ToolCall, ToolResult
 from gemjax.history.signals.effects import Effects
@@ -61,8 +62,12 @@ def signals(content: BlockContent) -> BlockSignals:
                 for name in announced_files(result.text):
                     effects.write(name, effects.cwd)
             failure = error_in(result.text, quotes=effects.quotes, no_match=effects.no_match, is_error=result.is_error)
-        if not (effects.single and failure):
-            writes |= effects.writes
+        if failure:
+            for undone in list(effects.writes) if effects.single else effects.tentative:
+                effects.writes.pop(undone, None)
+            for unread in effects.tentative:
+                effects.sources.pop(unread, None)
+        writes |= effects.writes
         touches |= effects.touches
         if result is None or not (effects.quotes and (failure or _is_empty(result.text))):
             sources |= effects.sources
@@ -79,22 +84,15 @@ def _paired(content: BlockContent) -> list[tuple[ToolCall, ToolResult | None]]:
     return [(call, results[i] if i < len(results) else None) for i, call in enumerate(calls)]
 
 
+_NOTHING = re.compile(r"\bno (?:content|output|results?|match(?:es)?|files|data|hits)\b", re.I)
+_SAYS_LITTLE = 200
+
+
 def _is_empty(text: str) -> bool:
-    """Nothing was shown: no text, or only the frame that an agent puts around no text."""
-    stripped = text[:200].strip()
-    return not stripped or stripped in _EMPTY or stripped.startswith("<returncode>1</returncode>\n<output>\n</output>")
-
-
-_EMPTY = frozenset(
-    {
-        "(no output)",
-        "[]",
-        "{}",
-        '"[]"',
-        "OBSERVATION:",
-        "No results found",
-        "No files found",
-        "No matches found",
-        "null",
-    }
-)
+    """Nothing was shown: no word at all, or a short message that says so."""
+    start = text[: 4 * _SAYS_LITTLE].strip().removeprefix("OBSERVATION:")
+    if start.startswith("<returncode>1</returncode>\n<output>\n</output>") or start == "null":
+        return True
+    if re.search(r"\w", start) is None:
+        return len(text) < 4 * _SAYS_LITTLE
+    return len(start) <= _SAYS_LITTLE and _NOTHING.search(start) is not None

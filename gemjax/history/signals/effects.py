@@ -12,15 +12,22 @@ class Effects:
     `quotes`: everything the call prints is content that it was asked to show (a file, a page, search hits), so an
     error message inside it is not the call's own. `no_match`: exit status 1 means "nothing found" and is no failure.
     `announces`: it ran a program whose report may name files that it wrote, relative to `cwd`.
-    `single`: one purpose only (an editing tool, an API call), so that a failed result means that nothing was written.
+    `single`: one purpose only (an editing tool, an API call), so that a failed result means that nothing was written;
+    `tentative`: the writes and sources of a script of which the same can be said.
+    `log`: every write in order, repeats included.
     """
 
-    __slots__ = ("announces", "cwd", "no_match", "quotes", "single", "sources", "touches", "writes")
+    __slots__ = (
+        *("announces", "cwd", "log", "no_match", "quotes", "single"),
+        *("sources", "tentative", "touches", "writes"),
+    )
 
     def __init__(self) -> None:
         self.writes: dict[str, None] = {}
         self.touches: dict[str, None] = {}
         self.sources: dict[str, None] = {}
+        self.tentative: set[str] = set()
+        self.log: list[str] = []
         self.quotes = False
         self.no_match = False
         self.single = False
@@ -31,14 +38,14 @@ class Effects:
         """A path that is created, changed or removed. False when the word is no usable path."""
         path = normalise(raw, cwd)
         if path:
-            _add(self.writes, path)
-            _add(self.touches, path)
+            self.write_artifact(path)
         return bool(path)
 
     def write_artifact(self, key: str) -> None:
         """A changed thing that is not a file: a repository, a set of packages, a reservation."""
         _add(self.writes, key)
         _add(self.touches, key)
+        self.log.append(key)
 
     def touch(self, raw: str, cwd: str = "") -> None:
         path = normalise(raw, cwd)

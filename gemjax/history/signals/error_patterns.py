@@ -85,8 +85,8 @@ REPORTS = (
 # Messages of the shell and of the programs that show content: they stand at line starts even among that content.
 SHELL = (
     _p(
-        "not found|ermission denied|No such file|annot |no matches|nvalid|nrecognized|nknown|irectory|mbiguous",
-        r"^(?:/\S{1,60}/)?[\w.+-]{1,40}(?:: line \d{1,7}|:\d{1,7})?: (?:[^\n:]{1,200}: )?"
+        "not found|ermission denied|No such|annot |n't open|no matches|nvalid|nrecognized|nknown|irectory|mbiguous",
+        r"^(?:[./~]\S{0,80}/)?[\w.+-]{1,40}(?:: line \d{1,7}|:\d{1,7})?: (?:[^\n:]{1,200}: )?"
         r"(?:command not found[^\n]{0,60}|not found|[Pp]ermission denied|No such file or directory"
         r"|[Cc]annot [^\n]{1,120}|no matches found[^\n]{0,80}|[Ii]nvalid [^\n]{1,80}|unrecognized [^\n]{1,80}"
         r"|[Ii]s a directory|[Nn]ot a directory|unknown [^\n]{1,80}|ambiguous [^\n]{0,80}|can't open file[^\n]{0,120})",

@@ -46,7 +46,9 @@ def error_in(text: str, *, quotes: bool, no_match: bool, is_error: bool) -> str 
 
 
 def _short(reason: str) -> str:
-    line = printable(" ".join(_TAG.sub("", reason[:400]).split()).strip("[]<>*=- "))
+    line = printable(" ".join(_TAG.sub("", reason[:400]).split()).strip("*=- ").removeprefix("[-] "))
+    if line.startswith("[") and line.endswith("]"):
+        line = line[1:-1]
     return line if len(line) <= MAX_REASON else line[: MAX_REASON - 1] + "…"
 
 
@@ -169,10 +171,12 @@ def _from_fields(value: dict[str, Any], no_match: bool) -> str | None:
         if isinstance(given, dict) and given:
             given = given.get("message") or given.get("type") or message
             given = given or "reported"
+        if isinstance(given, list) and given:
+            given = given[0] if isinstance(given[0], str) else "reported"
         if given is True:
             given = message if message else "reported"
-        if given and not isinstance(given, int | float):
-            return f"error: {given if isinstance(given, str) else str(given)[:200]}"
+        if isinstance(given, str) and given:
+            return f"error: {given}"
     if value.get("is_error") is True or value.get("isError") is True:
         return f"error: {message or 'reported'}"
     if value.get("success") is False or value.get("ok") is False:

@@ -47,6 +47,11 @@ def _lists(valued: str = "", skip: int = 0, kind: Kind = Kind.QUOTES) -> Handler
     return handler
 
 
+def _says(kind: Kind) -> Handler:
+    """Its operands are no files."""
+    return lambda arguments, context: kind
+
+
 def _grep(arguments: list[str], context: Context) -> Kind:
     words = operands(arguments, word_set("-A -B -C -m -e -f -g -t -T --include --exclude --exclude-dir --context"))
     if not {"-e", "-f"} & set(arguments):
@@ -93,18 +98,19 @@ _add("xxd hexdump od", _shows("-n -s -l -c -e -A -t -N -j"))
 _add("jq yq", _shows("--arg --argjson --indent -L", skip=1, script_options="-f --from-file"))
 _add("cut paste column tr uniq rev fold fmt expand comm join base64", _shows("-d -f -c -b -s -t -w -n"))
 _add("diff cmp colordiff", _shows("-U -C --label", kind=Kind.SEARCHES))
-_add("open search_file", _lists())
+_add("search_file", _lists())
 _add("wc ls ll dir tree du stat file readlink realpath dirname basename md5sum sha1sum sha256sum", _lists("-L -I"))
 _add("find fd locate search_dir find_file", _lists("-name -type -iname -path -maxdepth -mindepth -newer -size"))
 _add("grep egrep fgrep zgrep rg ag ack", _grep)
-_add("which type command hash pgrep whereis expr", _lists(kind=Kind.SEARCHES))
+_add("systemctl service launchctl journalctl ss netstat ip ifconfig", _says(Kind.QUOTES))
+_add("which type command hash pgrep whereis expr", _says(Kind.SEARCHES))
 _add("sed gsed", _sed)
 _add("awk gawk mawk nawk", _awk)
 _add("sort", _sort)
 _add(
     "echo printf pwd true false : sleep date whoami id hostname uname wait read set shopt trap exit return break"
     " continue ps df free uptime clear history alias unset ulimit umask seq yes tput tty goto scroll_up scroll_down",
-    lambda arguments, context: Kind.QUIET,
+    _says(Kind.QUIET),
 )
 
 

@@ -96,7 +96,8 @@ _PACKAGE_MANAGERS = word_set(
 _CURL_VALUES = word_set(
     "-X --request -H --header -d --data --data-raw --data-binary --data-urlencode --json -o --output -u --user -A"
     " --user-agent -e --referer -b --cookie -c --cookie-jar -F --form -T --upload-file -x --proxy -m --max-time -w"
-    " --write-out -K --config --connect-timeout --retry --resolve --cacert --cert --key -E -r --range"
+    " --socks5 --socks5-hostname --socks4 --preproxy --interface --write-out -K --config --connect-timeout --retry"
+    " --resolve --cacert --cert --key -E -r --range"
 )
 _WGET_VALUES = word_set("-O --output-document -o -a -P --directory-prefix -U --user-agent --header --post-data -T -t")
 
@@ -122,7 +123,7 @@ def _curl(arguments: list[str], context: Context) -> Kind:
     if (given.get("-X") or given.get("--request") or "").upper() in ("PUT", "PATCH", "DELETE"):
         for url in urls:
             context.effects.write_artifact(normalise_url(url))
-    for url in urls:
+    for url in urls if output != "/dev/null" else ():  # only its headers or status were asked for
         context.effects.source(normalise_url(url))
     return Kind.QUOTES
 

@@ -69,7 +69,7 @@ class _Shell:
         self.depth = depth
         self.variables: dict[str, list[str]] = {}
         self.kinds: list[programs.Kind] = []
-        self.writers = 0  # commands that write
+        self.ledger: list[tuple[list[str], programs.Kind]] = []  # of each program: what it writes, what it prints
         self.interprets = False  # some of the script is code in another language, which may fail half-way
 
     def run(self, items: "list[Command | str]") -> None:
@@ -82,16 +82,24 @@ class _Shell:
             elif item == CLOSE and directories:
                 self.cwd = directories.pop()
         kinds = self.kinds
-        plain = len(kinds) == 1 or (self.writers == 1 and all(kind is programs.Kind.QUIET for kind in kinds))
-        self.effects.single = plain and not self.interprets
+        if not self.interprets:
+            self.effects.tentative.update(self.undone_by_failure())
         if any(kind is programs.Kind.RUNS for kind in kinds):
             self.effects.announces, self.effects.cwd = True, self.cwd
             return
         self.effects.quotes = any(kind is not programs.Kind.QUIET for kind in kinds)
         self.effects.no_match = bool(kinds) and kinds[-1] is programs.Kind.SEARCHES
 
+    def undone_by_failure(self) -> list[str]:
+        """The writes that did not happen if the script failed: where everything that runs something was to write
+        (`git add && git commit`), or where a single quiet program was (`cp a b`). Redirections happen in any case."""
+        running = [written for written, kind in self.ledger if kind is programs.Kind.RUNS]
+        if running:
+            return [path for written in running for path in written] if all(running) else []
+        writers = [written for written, _ in self.ledger if written]
+        return writers[0] if len(writers) == 1 else []
+
     def command(self, command: Command) -> None:
-        had = len(self.effects.writes)
         for operator, target in command.redirects:
             if operator in _WRITE_OPERATORS:
                 self.write_to(target)
@@ -99,7 +107,6 @@ class _Shell:
                 self.effects.read(self.expand_one(target), self.cwd)
         expanded = [w for i, word in enumerate(command.words) for w in self.expand(word, i in command.computed)]
         self.simple(expanded, command.bodies)
-        self.writers += len(self.effects.writes) > had
 
     def write_to(self, target: str) -> None:
         for word in self.expand(target, False):
@@ -212,6 +219,7 @@ class _Shell:
             analyse_nested.run(parsed.items)
         self.kinds.extend(analyse_nested.kinds or [programs.Kind.RUNS])
         self.interprets |= analyse_nested.interprets
+        self.ledger.extend(analyse_nested.ledger)
         return True
 
     def find(self, arguments: list[str]) -> None:
@@ -239,7 +247,9 @@ class _Shell:
         if code is None and bodies:
             code = bodies[0]
         if code is not None:
+            before = set(self.effects.sources)
             python.analyse(code, self.effects, self.cwd, self.run_inner)
+            self.effects.tentative.update(self.effects.sources.keys() - before)
         for word in arguments:
             if word is not code and looks_like_path(word):
                 self.effects.touch(word, self.cwd)
@@ -251,7 +261,10 @@ class _Shell:
             inner.run(split(command[:MAX_SCRIPT]).items if isinstance(command, str) else [Command(words=command)])
 
     def program(self, name: str, arguments: list[str], bodies: list[str]) -> None:
-        self.kinds.append(run(name, arguments, self.context(bodies)))
+        before = len(self.effects.log)
+        kind = run(name, arguments, self.context(bodies))
+        self.kinds.append(kind)
+        self.ledger.append((self.effects.log[before:], kind))
 
     def context(self, bodies: list[str]) -> programs.Context:
         return programs.Context(self.effects, self.cwd, bodies)

@@ -6,7 +6,7 @@ MAX_KEY = 300
 """Longest key of a source, in characters."""
 MAX_URL = 2_000
 
-_PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://)?(?:[^/?#@\s]*@)?([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?")
+_PARTS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|//)?(?:[^/?#@\s]*@)?([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?")
 _TRACKING = re.compile(
     r"(?:utm_\w+|gclid|gbraid|wbraid|fbclid|msclkid|dclid|igshid|mc_[ce]id|_ga|_gl|_hs\w+|yclid|vero_id|oly_\w+"
     r"|ref|ref_src|ref_url|referrer|source|src|spm|si|feature|trk|cmpid|campaign)",
@@ -24,7 +24,7 @@ def normalise_url(url: str) -> str:
     match = _PARTS.match(url.strip(" \t\r\n\"'<>")[:MAX_URL])
     if match is None:
         return ""
-    _, host, path, query = match.groups()
+    host, path, query = match.groups()
     host = _DEFAULT_PORT.sub("", host.lower()).removeprefix("www.").rstrip(".")
     kept = [p for p in (query or "").split("&") if p and not _TRACKING.fullmatch(p.partition("=")[0])]
     key = host + re.sub(r"/{2,}", "/", path).rstrip("/") + ("?" + "&".join(kept) if kept else "")

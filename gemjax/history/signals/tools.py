@@ -108,6 +108,8 @@ _ID_FIELD = re.compile(r"(?:\w*_)?(?:id|ids|uuid|number|slug|key|no)|\w+Id", re.
 _NAME_FIELDS = ("entity", "username", "user", "email", "name", "title", "to", "recipient", "channel", "topic", "repo")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _EDIT_RANGE = re.compile(r"edit\s+\d+:\d+\s*\n")
+_EDITING_CELL = re.compile(r"\s{0,20}(?:edit_file|create_file|append_file|insert_content)\w{0,30}\(")
+_GOES_TO = re.compile(r"\bgoto\(\s{0,8}['\"`](https?://[^'\"`\s]{1,500})")
 _RESULT_FILE = re.compile(r"\s*\[File: (\S{1,300}) \(\d+ lines")
 
 
@@ -208,6 +210,8 @@ def _python(given: dict[str, Any], effects: Effects, cwd: str) -> None:
             shell.analyse_words(command, effects, cwd)
 
     python.analyse(code, effects, cwd, run_shell)
+    effects.single = _EDITING_CELL.match(code) is not None
+    effects.tentative.update(effects.sources)
     effects.quotes = "open_file(" in code and not effects.writes  # OpenHands' viewer; all other cells run something
 
 
@@ -218,6 +222,8 @@ def _other(name: str, given: dict[str, Any], effects: Effects, cwd: str) -> None
     paths = [p for p in values if not is_url(p)]
     urls = [u for f in _URL_FIELDS if f in given for u in strings(given[f]) if is_url(u) or u.startswith("www.")]
     urls += [u for u in values if is_url(u) and not u.startswith("file:") and u not in urls]
+    if not urls and isinstance(given.get("code"), str):
+        urls = _GOES_TO.findall(given["code"][:100_000])[:8]
     queries = [q for f in _QUERY_FIELDS if f in given for q in strings(given[f])]
     if name in _LIST_TOOLS:
         effects.quotes = effects.no_match = True
