@@ -82,6 +82,7 @@ METHODS: dict[str, tuple[str, Method]] = {
     "riemannian": ("the paper, alpha = 0", _simple(alpha=0.0)),
     "fused": ("the paper, alpha = 0.5", _simple(alpha=0.5)),
     "fused_0.9": ("the paper, alpha = 0.9", _simple(alpha=0.9)),
+    "tuned": ("MemoryConfig.tuned(), fitted to other conversations of LoCoMo", bank_method(MemoryConfig.tuned())),
     "distance": ("minus squared Mahalanobis distance, alpha = 0", _simple(form="distance", alpha=0.0)),
     "metric_cosine": ("cosine in the metric, alpha = 0", _simple(form="cosine", alpha=0.0)),
     "csls": ("cosine with local scaling", _csls),

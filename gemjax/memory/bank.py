@@ -272,6 +272,7 @@ class MemoryBank:
             form = "similarity" if note else self.config.form
             bucket = min(self._rows.capacity, max(16, 1 << (k - 1).bit_length()))
             step = self._batch_size(len(unit))
+            weight = 1.0 if note else alpha
             results = []
             for start in range(0, len(unit), step):
                 part = unit[start : start + step]
@@ -282,13 +283,13 @@ class MemoryBank:
                     eligible,
                     jnp.int32(len(self._rows)),
                     _prepare(fitted, padded),
-                    jnp.float32(1.0 if note else alpha),
+                    jnp.float32(weight),
                     norms,
                     k=bucket,
                     form=form,
                 )
                 top = ks.TopK(*(np.asarray(x)[: len(part), :k] for x in top))
-                results += [self._hits(part[i], i, top, metric, note, min_score) for i in range(len(part))]
+                results += [self._hits(part[i], i, top, metric, weight, note, min_score) for i in range(len(part))]
             return results
 
     def _hits(
@@ -297,6 +298,7 @@ class MemoryBank:
         i: int,
         top: ks.TopK,
         metric: str,
+        alpha: float,
         note: str,
         min_score: float | None,
     ) -> list[Hit]:
@@ -308,10 +310,9 @@ class MemoryBank:
             score = {"fused": fused, "cosine": cosine, "riemannian": riemannian}[metric]
             score = cosine if score is None else score
             if min_score is None or score >= min_score:
+                place = len(hits) + 1
                 hits.append(
-                    Hit(
-                        entry.id, entry.text, entry.metadata, score, cosine, riemannian, fused, len(hits) + 1, note, query
-                    )
+                    Hit(entry.id, entry.text, entry.metadata, score, cosine, riemannian, fused, place, alpha, note, query)
                 )
         return hits
 

@@ -40,7 +40,7 @@ def explain_hit(bank: "MemoryBank", hit: Hit) -> str:
         if note:
             return "\n".join([*lines, f"  {note}"])
         riemannian = part("riemannian", 1, scores.riemannian)
-        a = config.alpha
+        a = hit.alpha
         fused = a * cosine + (1 - a) * riemannian
         lines.append(f"  fused      {a:g} * {cosine:.4f} + {1 - a:g} * {riemannian:.4f} = {fused:.4f}")
         metric = bank.metric

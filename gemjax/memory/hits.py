@@ -27,6 +27,8 @@ class Hit:
     """Eq. 2: 0 to 1, relative to all memories this query could have found; no absolute meaning across queries."""
     rank: int
     """Place in this result, from 1."""
+    alpha: float
+    """Weight of the cosine that this search used."""
     note: str = ""
     """Why this is not what the settings ask for; empty otherwise."""
     query: Float[np.ndarray, "d"] = dataclasses.field(default=None, repr=False, compare=False)  # type: ignore[assignment]
@@ -43,6 +45,7 @@ class Hit:
             "cosine": self.cosine,
             "riemannian": self.riemannian,
             "fused": self.fused,
+            "alpha": self.alpha,
             "note": self.note,
         }
 
