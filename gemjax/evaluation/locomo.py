@@ -1,4 +1,4 @@
-"""LoCoMo retrieval: which method finds the turns that a question's answer rests on (DESIGN 7; paper, tables 2 and 11)."""
+"""LoCoMo retrieval: which method finds the turns that a question's answer rests on (CoreMem, tables 2 and 11)."""
 
 import dataclasses
 import json

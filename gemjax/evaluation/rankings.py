@@ -1,4 +1,4 @@
-"""The retrieval methods that the LoCoMo table compares: each ranks the memories of one conversation for its questions."""
+"""The retrieval methods that the LoCoMo table compares: each ranks a conversation's turns for its questions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _centred_cosine(corpus: Corpus, k: int) -> Ranking:
 
 def _csls(corpus: Corpus, k: int) -> Ranking:
     """Cross-domain similarity local scaling (Conneau et al. 2018), `2 cos - r(memory)`. r is a memory's mean cosine to
-    its 10 nearest other memories: a bank does not know tomorrow's questions. The query's own r cannot change a ranking."""
+    its 10 nearest other memories: a bank does not know tomorrow's questions. The query's own r changes no ranking."""
     among = corpus.memories @ corpus.memories.T
     np.fill_diagonal(among, -np.inf)
     near = min(10, len(among) - 1)
@@ -60,7 +60,7 @@ def _csls(corpus: Corpus, k: int) -> Ranking:
 
 
 def _bm25(corpus: Corpus, k: int) -> Ranking:
-    """BM25 of the package `bm25s` at its defaults, English stop words, no stemming: the words themselves as a baseline."""
+    """BM25 of the package `bm25s` at its defaults, English stop words, no stemming: a baseline of words."""
     try:
         import bm25s
     except ImportError as exc:

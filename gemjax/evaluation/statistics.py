@@ -35,7 +35,7 @@ def bootstrap_intervals(
     drawn = rng.multinomial(units, np.full(units, 1 / units), size=resamples).astype(np.float64)
     means = (drawn @ sums) / (drawn @ sizes)[:, None]
     tail = (1 - level) / 2
-    return np.quantile(means, [tail, 1 - tail], axis=0).T
+    return np.asarray(np.quantile(means, [tail, 1 - tail], axis=0).T)
 
 
 def mcnemar(ours: Bool[np.ndarray, "n"], theirs: Bool[np.ndarray, "n"]) -> dict[str, float | int]:

@@ -1,6 +1,6 @@
 r"""The Riemannian metric of CoreMem: a low-rank-plus-diagonal covariance and its exact inverse (paper 3.2, Eq. 1).
 
-$\Sigma = W W^\top + \mathrm{diag}(D)$. Everything is computed from the thin QR factorisation of $[A; I]$ with
+$\Sigma = W W^\top + \mathrm{diag}(D)$. All is computed from the thin QR factorisation of $[A; I]$ with
 $A = D^{-1/2} W$. Its orthonormal factor has an upper block $Q_1$ (`[d, r]`) and a lower block $Q_2$ (`[r, r]`), and with
 $y = D^{-1/2} x$, $t = Q_1^\top y$:
 
@@ -90,7 +90,7 @@ def _assemble(
     eps = jnp.finfo(dtype).eps
     eigenvalues = jnp.maximum(eigenvalues, 0)  # rounding makes the null space slightly negative
     spread = jnp.mean(variance)
-    # Identical memories have no spread; what is left of it is the rounding of the mean. The metric is then the identity.
+    # Identical memories have no spread but the rounding of the mean. The metric is then the identity.
     flat = spread <= (16 * eps) ** 2 * jnp.mean(mean * mean)
     lam = jnp.asarray(ridge, dtype) * spread
     floor = 4 * eps * spread  # a dimension without variance must stay invertible when the ridge is 0
@@ -213,7 +213,8 @@ def dense_covariance(metric: LowRankMetric) -> Float[Array, "d d"]:
 def condition_number(metric: LowRankMetric) -> Float[Array, ""]:
     """Largest over smallest eigenvalue of `Sigma`. The paper's "about 2" is the one of `diag(cov_diag)` alone."""
     values = jnp.linalg.eigvalsh(dense_covariance(metric))
-    return values[-1] / values[0]
+    ratio: Float[Array, ""] = values[-1] / values[0]
+    return ratio
 
 
 def whitening_matrix(metric: LowRankMetric) -> Float[Array, "d d"]:

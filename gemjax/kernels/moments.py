@@ -25,7 +25,7 @@ CHUNK = 4096
 class Moments(NamedTuple):
     """Count, mean and centred second moment (not divided by the count) of a multiset of rows. A pytree."""
 
-    count: Int[Array, ""]
+    count: Int[Array, ""]  # type: ignore[assignment]  # shadows tuple.count, which nobody wants here
     mean: Float[Array, "d"]
     scatter: Float[Array, "d d"]
 
@@ -153,4 +153,3 @@ __all__ = [
     "remove_rows",
     "unmerge_moments",
 ]
-

@@ -20,8 +20,8 @@ from gemjax.kernels.metric import LowRankMetric
 
 FORMS = ("similarity", "distance", "cosine")
 GROUP = 64
-# Rows a step. Few queries are bound by memory traffic: 1024 rows of 384 floats stay in a core's cache while both columns
-# are computed. Many queries are bound by arithmetic, where a larger matrix product is more efficient.
+# Rows a step. Few queries are bound by memory traffic: 1024 rows of 384 floats stay in the cache while both columns are
+# computed. Many queries are bound by arithmetic, where a larger matrix product is more efficient.
 FEW_QUERIES = 8
 BLOCK_FEW = 1024
 BLOCK_MANY = 16384
@@ -73,7 +73,8 @@ def memory_norms(
         return lax.dynamic_update_slice_in_dim(out, riemannian_metric.quadratic(metric, rows - metric.mean), start, 0)
 
     steps = (jnp.minimum(count, n) + block - 1) // block
-    return lax.fori_loop(0, steps, step, jnp.zeros(n, metric.mean.dtype))
+    norms: Float[Array, "n"] = lax.fori_loop(0, steps, step, jnp.zeros(n, metric.mean.dtype))
+    return norms
 
 
 class Scores(NamedTuple):
@@ -122,7 +123,8 @@ def _blocked_scores(
     zero = jnp.zeros((n, q), dtype)
     edge = jnp.full((2, q), jnp.inf, dtype)
     steps = (jnp.minimum(count, n) + block - 1) // block
-    return lax.fori_loop(0, steps, step, Scores(zero, zero, edge, -edge))
+    scores: Scores = lax.fori_loop(0, steps, step, Scores(zero, zero, edge, -edge))
+    return scores
 
 
 def _metric_form(
@@ -189,9 +191,7 @@ def _local_top_k(
 ) -> tuple[TopK, Float[Array, "q k"]]:
     few = queries.unit.shape[0] <= FEW_QUERIES
     penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
-    scores = _blocked_scores(
-        vectors, penalty, count, queries, norms, form, block or (BLOCK_FEW if few else BLOCK_MANY)
-    )
+    scores = _blocked_scores(vectors, penalty, count, queries, norms, form, block or (BLOCK_FEW if few else BLOCK_MANY))
     cos, rie, low, high = scores
     if axis_name is not None:
         low, high = lax.pmin(low, axis_name), lax.pmax(high, axis_name)
@@ -303,9 +303,10 @@ def sharded_search(
     n = vectors.shape[0]
     if n % shards or n // shards < k:
         raise ValueError(f"{n} rows must split evenly over {shards} devices with at least k={k} rows each")
-    return _sharded(mesh, axis_name, norms is not None, k, form, block)(
+    top: TopK = _sharded(mesh, axis_name, norms is not None, k, form, block)(
         vectors, eligible, count, queries, alpha, *(() if norms is None else (norms,))
     )
+    return top
 
 
 @functools.lru_cache(maxsize=64)
@@ -335,4 +336,15 @@ def _sharded(mesh: Mesh, axis_name: str, with_norms: bool, k: int, form: str, bl
     return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False))
 
 
-__all__ = ["FORMS", "Queries", "Scores", "TopK", "fuse", "memory_norms", "prepare_queries", "score_columns", "search", "sharded_search"]
+__all__ = [
+    "FORMS",
+    "Queries",
+    "Scores",
+    "TopK",
+    "fuse",
+    "memory_norms",
+    "prepare_queries",
+    "score_columns",
+    "search",
+    "sharded_search",
+]

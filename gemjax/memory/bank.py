@@ -288,7 +288,7 @@ class MemoryBank:
                     k=bucket,
                     form=form,
                 )
-                top = ks.TopK(*(np.asarray(x)[: len(part), :k] for x in top))
+                top = ks.TopK(*(np.asarray(x)[: len(part), :k] for x in top))  # type: ignore[arg-type]
                 results += [self._hits(part[i], i, top, metric, weight, note, min_score) for i in range(len(part))]
             return results
 
@@ -302,7 +302,7 @@ class MemoryBank:
         note: str,
         min_score: float | None,
     ) -> list[Hit]:
-        hits = []
+        hits: list[Hit] = []
         for rank in range(int(np.sum(top.valid[i]))):
             entry = self._entries.at(int(top.indices[i, rank]))
             cosine, fused = float(top.cosine[i, rank]), float(top.fused[i, rank])
@@ -312,7 +312,19 @@ class MemoryBank:
             if min_score is None or score >= min_score:
                 place = len(hits) + 1
                 hits.append(
-                    Hit(entry.id, entry.text, entry.metadata, score, cosine, riemannian, fused, place, alpha, note, query)
+                    Hit(
+                        entry.id,
+                        entry.text,
+                        entry.metadata,
+                        score,
+                        cosine,
+                        riemannian,
+                        fused,
+                        place,
+                        alpha,
+                        note,
+                        query,
+                    )
                 )
         return hits
 
@@ -359,13 +371,13 @@ class MemoryBank:
     def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
         """Memories in coordinates where squared L2 distance is the squared Mahalanobis distance: for L2 indexes."""
         with self._lock:
-            return self.vectors() @ np.asarray(_whitening(self.metric)).T
+            return np.asarray(self.vectors() @ np.asarray(_whitening(self.metric)).T)
 
     def whitened_query(self, query: str | Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
         """A query in the coordinates of `whitened_vectors` (valid until the metric is refitted)."""
         unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])[0]
         with self._lock:
-            return np.asarray(_whitening(self.metric)) @ unit
+            return np.asarray(np.asarray(_whitening(self.metric)) @ unit)
 
     def _columns(self, query: str | Float[np.ndarray, "d"]) -> tuple[ks.Scores, ks.Queries]:
         unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])
@@ -396,7 +408,8 @@ class MemoryBank:
         if not note:
             return self.metric
         assert self._rows is not None
-        return km.fit_metric_jit(kmo.empty_moments(self._rows.dim))  # the identity: its score is not reported
+        identity: km.LowRankMetric = km.fit_metric_jit(kmo.empty_moments(self._rows.dim))
+        return identity  # its score is not reported
 
     def _eligible(self, where: Where | None) -> tuple[Bool[Array, "n"], int]:
         assert self._rows is not None
@@ -422,7 +435,7 @@ class MemoryBank:
             raise error(f"vectors have {dim} dimensions, the bank's have {self._rows.dim}")
 
     def _query_vectors(self, queries: Sequence[str] | Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q d"]:
-        if isinstance(queries, np.ndarray) or hasattr(queries, "__jax_array__") or isinstance(queries, jax.Array):
+        if hasattr(queries, "ndim"):  # an array of vectors, NumPy's or JAX's
             return unit_vectors(queries, len(queries), "query", MemoryBankError)
         texts = list(queries)
         for i, text in enumerate(texts):

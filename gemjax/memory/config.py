@@ -12,7 +12,8 @@ DTYPES = ("float32", "bfloat16")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """How memories are scored. The defaults are the paper's (`MemoryConfig.paper()`); `MemoryConfig.tuned()` found more on LoCoMo.
+    """How memories are scored. The defaults are the paper's (`MemoryConfig.paper()`); `MemoryConfig.tuned()` found
+    more on LoCoMo.
 
     Args:
         alpha: weight of the cosine in the fused score (Eq. 2): 0 is purely Riemannian, 1 purely cosine.

@@ -37,7 +37,12 @@ def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Excepti
     norms = np.linalg.norm(out.astype(np.float64), axis=1)
     if not norms.all():
         raise error(f"{name} {int(np.argmin(norms))} has a zero vector: it has no direction and could never be found")
-    return (out / norms[:, None]).astype(np.float32)
+    return np.asarray(out / norms[:, None], np.float32)
+
+
+def _plain(id: Any) -> Any:
+    """NumPy's integers as Python's; anything else as it is, to be checked."""
+    return int(id) if isinstance(id, np.integer) else id
 
 
 class Entries:
@@ -116,7 +121,7 @@ class Entries:
             ids = range(self._next, self._next + len(texts))
         if len(ids) != len(texts):
             raise MemoryBankError(f"got {len(texts)} texts but {len(ids)} ids")
-        ids = [int(id) if isinstance(id, np.integer) else id for id in ids]
+        ids = [_plain(id) for id in ids]
         seen: set[Id] = set()
         for i, id in enumerate(ids):
             if isinstance(id, bool) or not isinstance(id, str | int):

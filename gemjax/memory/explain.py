@@ -36,10 +36,10 @@ def explain_hit(bank: "MemoryBank", hit: Hit) -> str:
             )
             return share
 
-        cosine = part("cosine", 0, scores.cosine)
+        cosine = part("cosine", 0, np.asarray(scores.cosine))
         if note:
             return "\n".join([*lines, f"  {note}"])
-        riemannian = part("riemannian", 1, scores.riemannian)
+        riemannian = part("riemannian", 1, np.asarray(scores.riemannian))
         a = hit.alpha
         fused = a * cosine + (1 - a) * riemannian
         lines.append(f"  fused      {a:g} * {cosine:.4f} + {1 - a:g} * {riemannian:.4f} = {fused:.4f}")

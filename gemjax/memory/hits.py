@@ -31,7 +31,7 @@ class Hit:
     """Weight of the cosine that this search used."""
     note: str = ""
     """Why this is not what the settings ask for; empty otherwise."""
-    query: Float[np.ndarray, "d"] = dataclasses.field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    query: Float[np.ndarray, "d"] | None = dataclasses.field(default=None, repr=False, compare=False)
     """The query's unit vector, for `MemoryBank.explain`."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A bank on disk: one directory, a JSON header that names two data files. No pickle.
 
-    BANK/header.json            format, version, count, dim, dtype, encoder, settings, and for each data file its name, size, sha256
+    BANK/header.json                format, version, count, dim, dtype, encoder, settings; name, size and sha256 of:
     BANK/vectors-<id>.safetensors   vectors [count, dim] (bfloat16 as its bits in uint16) and the moments
     BANK/memories-<id>.jsonl        one line a memory: [id, text, metadata]
 

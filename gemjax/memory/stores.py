@@ -1,9 +1,9 @@
 """Riemannian search on an existing vector store: the store keeps plain unit vectors, only the query changes.
 
-`LanceStore` (LanceDB, embedded) and `PgVectorStore` (PostgreSQL with pgvector, by URL) hold a bank's ids, texts, metadata
-and unit vectors in a table. A search asks the bank for the transformed query (`MemoryBank.query_vector`), lets the store
-do the nearest-neighbour search, and turns its number back into our score. The bank supplies the metric and the ranges;
-its memories must be the ones in the store.
+`LanceStore` (LanceDB, embedded) and `PgVectorStore` (PostgreSQL with pgvector, by URL) hold a bank's ids, texts,
+metadata and unit vectors in a table. A search asks the bank for the transformed query (`MemoryBank.query_vector`), lets
+the store do the nearest-neighbour search, and turns its number back into our score. The bank supplies the metric and the
+ranges; its memories must be the ones in the store.
 
     pip install 'gemjax[lancedb]'        pip install 'gemjax[pgvector]'
 """
@@ -86,7 +86,7 @@ class LanceStore:
         except ImportError as exc:
             raise ConfigError("LanceStore needs the package lancedb: pip install 'gemjax[lancedb]'") from exc
         _check_name(table)
-        self._database = lancedb.connect(uri)
+        self._database: Any = lancedb.connect(uri)
         self._name = table
 
     def write(self, bank: MemoryBank) -> int:
@@ -95,14 +95,21 @@ class LanceStore:
 
         dim = _check(bank, self._name)
         schema = pa.schema(
-            [("id", pa.string()), ("text", pa.string()), ("metadata", pa.string()), ("vector", pa.list_(pa.float32(), dim))]
+            [
+                ("id", pa.string()),
+                ("text", pa.string()),
+                ("metadata", pa.string()),
+                ("vector", pa.list_(pa.float32(), dim)),
+            ]
         )
 
         def batches() -> Iterator[Any]:
             for entries, vectors in _batches(bank):
                 ids, texts, metadata = zip(*map(_record, entries), strict=True)
                 flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), dim)
-                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(texts), pa.array(metadata, pa.string()), flat], schema=schema)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(ids), pa.array(texts), pa.array(metadata, pa.string()), flat], schema=schema
+                )
 
         table = self._database.create_table(self._name, batches(), schema=schema, mode="overwrite")
         return int(table.count_rows())

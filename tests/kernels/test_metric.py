@@ -1,4 +1,4 @@
-"""The low-rank metric against dense float64 algebra, scikit-learn, SciPy and numpyro; its propositions as properties."""
+"""The low-rank metric against dense float64 algebra, scikit-learn, SciPy and numpyro; propositions as properties."""
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +41,8 @@ def metrics(draw):
 def residual_error(factor, diag, x):
     """Bound on the error of the computed residual vector (y - A z, -z), from first-order perturbation theory.
 
-    QR is backward stable: it solves exactly for B + dB, |dB| <= c eps |B|, B = [A; I]. The residual rho of a least-squares
-    problem moves by at most |dB| (|z| + |B^+| |rho|), and |B^+| <= 1, |z| <= |rho| = sqrt(quadratic form). Projecting y
+    QR is backward stable: it solves exactly for B + dB, |dB| <= c eps |B|, B = [A; I]. The residual rho of least squares
+    moves by at most |dB| (|z| + |B^+| |rho|), and |B^+| <= 1, |z| <= |rho| = sqrt(quadratic form). Projecting y
     rounds by c eps |y|. c = 40 covers the dimension-dependent constants for d + r <= 32.
     """
     factor, diag, x = (np.asarray(a, np.float64) for a in (factor, diag, x))
@@ -157,10 +157,12 @@ def test_scores_do_not_depend_on_the_order_of_the_rows(case):
 @settings(deadline=None, max_examples=40)
 @given(metrics())
 def test_whitening_turns_the_metric_into_plain_distance(case):
-    mean, factor, diag, x = case
+    mean, factor, diag, _ = case
     metric = make(mean, factor, diag)
     g = np.asarray(whiten(metric), np.float64)
-    np.testing.assert_allclose(g.T @ g @ dense(factor, diag), np.eye(len(diag)), atol=5e-3 * np.abs(factor).max() + 1e-3)
+    np.testing.assert_allclose(
+        g.T @ g @ dense(factor, diag), np.eye(len(diag)), atol=5e-3 * np.abs(factor).max() + 1e-3
+    )
 
 
 @pytest.mark.parametrize("energy", [1e-6, 0.5, 1.0])

@@ -70,7 +70,7 @@ def brute_force(metric, problem, form="similarity"):
 
 def check_against(top, scores, problem, k=K):
     cos, rie, fused = scores
-    rows, queries, _, eligible, alpha = problem
+    _, queries, _, eligible, alpha = problem
     m = min(k, int(eligible.sum()))
     assert (top.valid.sum(1) == m).all() and top.valid[:, :m].all()
     for name in ("cosine", "riemannian", "fused"):
@@ -145,7 +145,7 @@ def test_permuting_memories_permutes_hits(problem, seed):
 @settings(deadline=None, max_examples=30)
 @given(problems())
 def test_a_filtered_search_is_a_search_among_the_rows_that_pass(problem):
-    rows, queries, used, eligible, alpha = problem
+    rows, queries, _, eligible, alpha = problem
     metric, filtered = run(problem)
     kept = np.flatnonzero(eligible)
     alone = np.zeros_like(rows)
@@ -180,7 +180,7 @@ def test_rows_behind_the_count_are_never_read():
 
 
 def test_bfloat16_storage_loses_little():
-    """Rounding a unit row to bfloat16 (8 bits) moves its cosine with a unit query by at most 2^-9 |h| |q|, plus float32."""
+    """Rounding a unit row to bfloat16 (8 bits) moves a cosine by at most 2^-9, plus float32."""
     rng = np.random.default_rng(1)
     rows, queries = unit(rng.standard_normal((1024, D))), unit(rng.standard_normal((Q, D)))
     metric, exact = run((rows, queries, 1024, np.ones(1024, bool), 0.5))
@@ -191,7 +191,9 @@ def test_bfloat16_storage_loses_little():
     cos = queries @ rows.T
     np.testing.assert_allclose(half.cosine, np.take_along_axis(cos, np.asarray(half.indices), 1), atol=2**-9 + 1e-6)
     assert half.cosine.dtype == jnp.float32
-    overlap = [len(set(a) & set(b)) for a, b in zip(exact.indices.tolist(), np.asarray(half.indices).tolist())]
+    overlap = [
+        len(set(a) & set(b)) for a, b in zip(exact.indices.tolist(), np.asarray(half.indices).tolist(), strict=True)
+    ]
     assert min(overlap) >= K - 2
 
 

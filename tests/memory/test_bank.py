@@ -164,7 +164,7 @@ def test_a_batch_equals_single_searches(monkeypatch):
 def test_too_few_memories_are_searched_by_cosine_and_say_so():
     bank, vectors = random_bank(3)
     hits = bank.search(vectors[1], k=5)
-    assert [h.id for h in hits][0] == 1 and len(hits) == 3
+    assert hits[0].id == 1 and len(hits) == 3
     assert all(h.riemannian is None and "cosine only: 3 memories" in h.note for h in hits)
     assert "cosine only" in bank.explain(hits[0])
     assert bank.search(vectors[1], metric="riemannian")[0].score == pytest.approx(1, abs=1e-5)
@@ -222,7 +222,7 @@ def test_an_empty_bank_finds_nothing():
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_additions_change_nothing(arguments, message):
-    bank, vectors = random_bank(20)
+    bank, _ = random_bank(20)
     arguments = {"vectors": np.ones((len(arguments["texts"]), DIM)), **arguments}
     with pytest.raises(MemoryBankError, match=message):
         bank.add(**arguments)
