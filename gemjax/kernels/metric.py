@@ -1,6 +1,6 @@
 r"""The Riemannian metric of CoreMem: a low-rank-plus-diagonal covariance and its exact inverse (paper 3.2, Eq. 1).
 
-$\Sigma = W W^\top + \mathrm{diag}(D)$. All is computed from the thin QR factorisation of $[A; I]$ with
+$\Sigma = W W^\top + \mathrm{diag}(D)$. All uses the thin QR factorisation of $[A; I]$ with
 $A = D^{-1/2} W$. Its orthonormal factor has an upper block $Q_1$ (`[d, r]`) and a lower block $Q_2$ (`[r, r]`), and with
 $y = D^{-1/2} x$, $t = Q_1^\top y$:
 

@@ -345,28 +345,9 @@ class MemoryBank:
         Raises: MemoryBankError when the bank is empty, or `form` is not `"similarity"` (then the score is no inner
         product; use `whitened_vectors` and `whitened_query` with an L2 index).
         """
-        alpha = self._alpha(alpha, metric)
-        if self.config.form != "similarity" and alpha < 1:
-            raise MemoryBankError(
-                f"form={self.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
-            )
-        scores, prepared = self._columns(query)
-        unit, w = np.asarray(prepared.unit[0], np.float64), np.asarray(prepared.transformed[0], np.float64)
-        if metric == "cosine" or (note := self._note()):
-            vector, offset = unit, 0.0
-            if metric == "fused" and note:
-                (a, low), (b, lowest) = _slope(scores, 0), (0.0, 0.0)
-                vector, offset = a * unit, -a * low
-        elif metric == "riemannian":
-            vector, offset = w, float(prepared.offset[0])
-        else:
-            (a, low), (b, lowest) = _slope(scores, 0), _slope(scores, 1)
-            a, b = alpha * a, (1 - alpha) * b
-            vector = a * unit + b * w
-            offset = -a * low + b * (float(prepared.offset[0]) - lowest)
-        length = float(np.linalg.norm(vector))
-        direction = vector / length if length > 0 else unit
-        return QueryVector(direction.astype(np.float32), length, float(offset), metric)
+        from gemjax.memory.export import query_vector
+
+        return query_vector(self, query, metric, self._alpha(alpha, metric))
 
     def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
         """Memories in coordinates where squared L2 distance is the squared Mahalanobis distance: for L2 indexes."""
@@ -468,12 +449,6 @@ class MemoryBank:
         from gemjax.memory.persist import load_bank
 
         return load_bank(cls, path, encoder, config)
-
-
-def _slope(scores: ks.Scores, column: int) -> tuple[float, float]:
-    """1 / range (0 for a range without extent) and the lower limit of one score."""
-    low, high = float(scores.low[column, 0]), float(scores.high[column, 0])
-    return (1.0 / (high - low), low) if high > low else (0.0, 0.0)
 
 
 def _rounded(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d"]:

@@ -4,8 +4,8 @@
     BANK/vectors-<id>.safetensors   vectors [count, dim] (bfloat16 as its bits in uint16) and the moments
     BANK/memories-<id>.jsonl        one line a memory: [id, text, metadata]
 
-A save writes new data files beside the old ones, flushes them to disk, and then replaces the header in one atomic rename:
-whoever reads, or dies, sees the old bank or the new one. Files that no header names are left-overs of a killed save; the
+A save writes new data files beside the old ones, flushes them to disk, then replaces the header in one atomic rename:
+a reader, or a crash, sees the old bank or the new one. Files that no header names are left-overs of a killed save; the
 next save removes them. Saves to one directory take turns (a lock file); the last one wins.
 """
 
@@ -253,7 +253,8 @@ def _read_files(folder: Path, header: dict[str, Any]) -> tuple[dict[str, np.ndar
 
 
 def _ours(name: str) -> bool:
-    return name in (HEADER, LOCK) or name.startswith(("vectors-", "memories-", f"{HEADER}."))
+    # safetensors writes to `.tmp*` first, and a kill leaves that behind
+    return name in (HEADER, LOCK) or name.startswith(("vectors-", "memories-", f"{HEADER}.", ".tmp"))
 
 
 def _foreign(folder: Path) -> Iterator[Path]:

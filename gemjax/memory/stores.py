@@ -2,8 +2,8 @@
 
 `LanceStore` (LanceDB, embedded) and `PgVectorStore` (PostgreSQL with pgvector, by URL) hold a bank's ids, texts,
 metadata and unit vectors in a table. A search asks the bank for the transformed query (`MemoryBank.query_vector`), lets
-the store do the nearest-neighbour search, and turns its number back into our score. The bank supplies the metric and the
-ranges; its memories must be the ones in the store.
+the store do the nearest-neighbour search, and turns its number back into our score. The bank supplies the metric and
+the ranges; its memories must be the ones in the store.
 
     pip install 'gemjax[lancedb]'        pip install 'gemjax[pgvector]'
 """

@@ -41,7 +41,7 @@ def metrics(draw):
 def residual_error(factor, diag, x):
     """Bound on the error of the computed residual vector (y - A z, -z), from first-order perturbation theory.
 
-    QR is backward stable: it solves exactly for B + dB, |dB| <= c eps |B|, B = [A; I]. The residual rho of least squares
+    QR is backward stable: it solves exactly for B + dB, |dB| <= c eps |B|, B = [A; I]. Its residual rho
     moves by at most |dB| (|z| + |B^+| |rho|), and |B^+| <= 1, |z| <= |rho| = sqrt(quadratic form). Projecting y
     rounds by c eps |y|. c = 40 covers the dimension-dependent constants for d + r <= 32.
     """
