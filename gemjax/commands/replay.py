@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
     parser.add_argument("--json", action="store_true", help="print one object: methods, trajectories")
-    parser.add_argument("--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next replay")
+    parser.add_argument(
+        "--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next replay"
+    )
     add_encoder_options(parser)
 
 

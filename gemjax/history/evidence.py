@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from gemjax.errors import ConfigError, EncoderError
+from gemjax.history.queries import QUERIES
 from gemjax.history.records import Block, BlockContent
 from gemjax.history.signals import BlockSignals, signals
 
@@ -64,7 +65,7 @@ class EvidenceView:
         """Cosine of every block with a query text, float `[n]`; 0 for a block or query without direction.
 
         Args:
-            query: `"goal"`, `"state"` (goal and latest ACTION) or `"action"` (latest ACTION).
+            query: a name in `QUERIES`: `"goal"`, `"state"` (goal and latest ACTION), `"action"` (latest ACTION) ...
 
         Raises: `EncoderError` without an encoder, or for vectors of a wrong shape.
         """
@@ -165,9 +166,9 @@ def _ago(view: EvidenceView, index: int) -> str:
     return "in the latest block" if back == 0 else f"{back} block{'s' * (back > 1)} ago"
 
 
-def _most_similar(view: EvidenceView, values: np.ndarray, keep: int) -> list[int]:
-    """The `keep` blocks outside `recent` of largest value, ties to the older block; a value of 0 is no similarity."""
-    allowed = values != 0.0
+def _most_similar(view: EvidenceView, values: np.ndarray, keep: int, similar: np.ndarray) -> list[int]:
+    """The `keep` blocks outside `recent` of largest value, ties to the older block, among those that are `similar`."""
+    allowed = similar.copy()
     allowed[list(view.named("recent"))] = False
     order = np.argsort(-values, kind="stable")
     return [int(i) for i in order[allowed[order]][:keep]]
@@ -179,6 +180,7 @@ class Recent:
 
     keep: int = 4
     name: str = dataclasses.field(default="recent", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         _count(self, "keep")
@@ -194,13 +196,16 @@ class Goal:
 
     keep: int = 1
     name: str = dataclasses.field(default="goal", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ("goal",)
 
     def __post_init__(self) -> None:
         _count(self, "keep")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
         values = view.similarity("goal")
-        return {i: f"close to the goal ({values[i]:.2f})" for i in _most_similar(view, values, self.keep)}
+        return {
+            i: f"close to the goal ({values[i]:.2f})" for i in _most_similar(view, values, self.keep, values != 0.0)
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +225,7 @@ class State:
     keep: int = 3
     outside_recent: bool = False
     name: str = dataclasses.field(default="state", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ("state",)
 
     def __post_init__(self) -> None:
         _count(self, "keep")
@@ -298,6 +304,7 @@ class Errors:
     keep: int = 2
     window: int = 8
     name: str = dataclasses.field(default="error", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         _count(self, "keep")
@@ -320,6 +327,7 @@ class Sources:
     keep: int = 4
     share: float = 0.5
     name: str = dataclasses.field(default="source", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         _count(self, "keep")
@@ -348,26 +356,44 @@ class Affinity:
 
     Args:
         keep: most blocks kept.
-        query: which query to compare with: `"action"`, the latest ACTION, or any other name that the view knows.
+        query: what to compare with, a name in `QUERIES`; `"action"` is the latest ACTION.
         path_bonus: added to the similarity of a block in proportion to the share of the latest exchange's artifacts
             that it touches; 0 leaves the cosine alone.
+        length_penalty: taken off the similarity for every doubling of a block's length over the median; 0 for none.
     """
 
-    keep: int = 3
+    keep: int = 9
     query: str = "action"
     path_bonus: float = 0.0
+    length_penalty: float = 0.0
     name: str = dataclasses.field(default="affinity", kw_only=True)
 
     def __post_init__(self) -> None:
         _count(self, "keep")
-        if not isinstance(self.path_bonus, int | float) or not np.isfinite(self.path_bonus) or self.path_bonus < 0:
-            raise ConfigError(f"Affinity(path_bonus=...) must be a number of at least 0, got {self.path_bonus!r}")
+        if self.query not in QUERIES:
+            raise ConfigError(f"Affinity(query=...) must be one of {', '.join(QUERIES)}, got {self.query!r}")
+        for field in ("path_bonus", "length_penalty"):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
+                raise ConfigError(f"Affinity({field}=...) must be a number of at least 0, got {value!r}")
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query,)
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
-        values = view.similarity(self.query)
+        cosine = values = view.similarity(self.query)
+        similar = cosine != 0.0
         if self.path_bonus:
-            values = values + self.path_bonus * self._overlap(view)
-        return {i: f"close to the latest action ({values[i]:.2f})" for i in _most_similar(view, values, self.keep)}
+            overlap = self._overlap(view)
+            values = values + self.path_bonus * overlap
+            similar |= overlap > 0.0
+        if self.length_penalty and len(view):
+            chars = np.array([max(block.chars, 1) for block in view.blocks], dtype=np.float64)
+            values = values - self.length_penalty * np.log2(chars / np.median(chars))
+        return {
+            i: f"close to the latest action ({cosine[i]:.2f})" for i in _most_similar(view, values, self.keep, similar)
+        }
 
     @staticmethod
     def _overlap(view: EvidenceView) -> np.ndarray:

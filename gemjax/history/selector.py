@@ -45,8 +45,6 @@ def complete(padded: np.ndarray, n: int, protected: Iterable[int], capacity: int
         capacity: K.
         coverage: tau.
     """
-    import jax.numpy as jnp
-
     rows = padded.shape[0]
     seeds = np.zeros(rows, bool)
     seeds[list(protected)] = True
@@ -58,9 +56,8 @@ def complete(padded: np.ndarray, n: int, protected: Iterable[int], capacity: int
         seeds,
         valid,
         valid,
-        jnp.int32(capacity),
-        jnp.float32(coverage),
-        jnp.float32(np.finfo(np.float32).eps * 64),
+        np.int32(capacity),
+        np.float32(coverage),
         max_rank=rank,
     )
     return Selection(np.asarray(out.selected)[:n], np.asarray(out.residual)[:n], float(out.coverage))

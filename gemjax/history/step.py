@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gemjax.errors import RequestError
+from gemjax.errors import ConfigError, RequestError
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.evidence import EvidenceView, apply_rules
 from gemjax.history.policy import Decision, Plan, Policy, Situation
+from gemjax.history.queries import QUERIES, queries_of
 from gemjax.history.records import Block, BlockContent
 from gemjax.history.result import BlockRecord, CompressionResult, EncoderUsage, Status
 from gemjax.history.selector import Selection, complete, footprint, removable
@@ -124,15 +125,28 @@ class Step:
         return "\n\n".join(dict.fromkeys(texts[:1] + texts[-1:]))
 
     def _encode(self) -> None:
-        """Vectors of new blocks and of the three queries, in one call of the encoder."""
-        blocks = self.parsed.blocks
-        vectors = self.session.vectors
+        """Vectors of new blocks and of what they are compared with, in one call of the encoder."""
+        blocks, vectors = self.parsed.blocks, self.session.vectors
         new = vectors.missing(blocks)
-        action = self._latest.action_text
-        queries = [self.goal_text, f"{self.goal_text}\n\n{action}", action]
-        rows, self.usage = self.encoder.encode([b.content.selection_text for b in new] + queries)
-        vectors.extend(new, rows[: len(new)])
-        self._similarities = vectors.padded()[: len(blocks)] @ rows[len(new) :].T
+        parts = {name: QUERIES[name](self.goal_text, self._latest, blocks) for name in queries_of(self.config.rules)}
+        texts = list(dict.fromkeys(text for query in parts.values() for text in query))
+        wanted = [b.content.selection_text for b in new] + texts
+        if wanted:
+            rows, self.usage = self.encoder.encode(wanted)
+            vectors.extend(new, rows[: len(new)])
+            self._text_vectors = dict(zip(texts, rows[len(new) :], strict=True))
+        self._query_texts = parts
+
+    def _similarity(self, query: str) -> np.ndarray:
+        """Cosine of every block with a query, `[n]`; 0 where either has no direction."""
+        try:
+            direction = np.sum([self._text_vectors[text] for text in self._query_texts[query]], axis=0)
+        except KeyError:
+            known = ", ".join(self._query_texts) or "none"
+            raise ConfigError(f"a rule asked for the query {query!r}; the rules announced: {known}") from None
+        norm = float(np.linalg.norm(direction))
+        similarity: np.ndarray = self.session.vectors.padded()[: len(self.parsed.blocks)] @ direction
+        return similarity / norm if norm > 0 else similarity
 
     @cached_property
     def _latest(self) -> BlockContent:
@@ -157,7 +171,7 @@ class Step:
             signals=self._signals,
             goal=self.goal_text,
             latest=self._latest,
-            similarity=lambda name: self._similarities[:, ("goal", "state", "action").index(name)],
+            similarity=self._similarity,
         )
         found = apply_rules(self.config.rules, view)
         if self.parsed.last_block is not None:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 EXACT = lax.Precision.HIGHEST
 
 
-def require(name: str, array: Any, shape: tuple[int | None, ...], kind: str) -> None:
+def require(name: str, array: Any, shape: tuple[int | None, ...], kind: str) -> Any:
     """Refuse an argument of a wrong shape or kind while tracing; costs nothing in the compiled program.
 
     Args:
@@ -27,6 +27,9 @@ def require(name: str, array: Any, shape: tuple[int | None, ...], kind: str) -> 
         array: anything with `shape` and `dtype`.
         shape: expected sizes; `None` accepts any size in that place.
         kind: `"float"` or `"bool"`.
+
+    Returns: the argument as a JAX array, so that its dtype is the one that JAX computes in (NumPy's float64 is float32
+    here unless x64 is enabled).
 
     Raises: ValueError naming the argument, what came and what was expected.
     """
@@ -37,6 +40,7 @@ def require(name: str, array: Any, shape: tuple[int | None, ...], kind: str) -> 
     dtype = jnp.result_type(array)
     if not jnp.issubdtype(dtype, jnp.floating if kind == "float" else jnp.bool_):
         raise ValueError(f"`{name}` has dtype {dtype}; expected {'floating point' if kind == 'float' else 'bool'}")
+    return jnp.asarray(array)
 
 
 def require_positive(name: str, value: int) -> None:
@@ -45,12 +49,14 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"`{name}` is {value}; expected a positive integer")
 
 
-def require_rows(x: Any, **masks: Any) -> None:
-    """Refuse `x` that is no `[n, d]` array of floats, or a row mask that is not `bool[n]`; a mask may be None."""
-    require("x", x, (None, None), "float")
-    for name, mask in masks.items():
-        if mask is not None:
-            require(name, mask, (np.shape(x)[0],), "bool")
+def require_rows(x: Any, **masks: Any) -> tuple[Any, ...]:
+    """Refuse `x` that is no `[n, d]` array of floats, or a row mask that is not `bool[n]`; a mask may be None.
+
+    Returns: `x` and the masks in their order, as JAX arrays (None stays None).
+    """
+    rows = require("x", x, (None, None), "float")
+    size = (rows.shape[0],)
+    return rows, *(mask if mask is None else require(name, mask, size, "bool") for name, mask in masks.items())
 
 
 def working_dtype(dtype: Any) -> Any:
@@ -60,7 +66,7 @@ def working_dtype(dtype: Any) -> Any:
 
 def masked_rows(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None) -> Float[Array, "n d"]:
     """`x` in its working dtype with padding rows set to zero. `valid=None`: every row is real."""
-    rows = jnp.asarray(x).astype(working_dtype(x.dtype))
+    rows = x.astype(working_dtype(x.dtype))
     return rows if valid is None else jnp.where(valid[:, None], rows, 0)
 
 
@@ -90,7 +96,7 @@ def unit_rows(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = None) -> 
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     rows = masked_rows(x, valid)
     # Scale by the largest entry first: squares of entries below 1e-19 (float32) vanish and above 1e19 overflow.
     largest = jnp.max(jnp.abs(rows), axis=1, keepdims=True, initial=0)
@@ -158,7 +164,7 @@ def orthonormal_basis(
 
     Raises: ValueError for a wrong shape or `max_rank < 1`.
     """
-    require_rows(x, selected=selected)
+    x, selected = require_rows(x, selected=selected)
     require_positive("max_rank", max_rank)
     rows = x.astype(working_dtype(x.dtype))
     n, d = rows.shape
@@ -186,8 +192,8 @@ def orthonormal_basis(
 
 def project(x: Float[Array, "n d"], vectors: Float[Array, "r d"]) -> Float[Array, "n d"]:
     r"""$P_B x_i = Q Q^\top x_i$ for every row (A.1)."""
-    require("x", x, (None, None), "float")
-    require("vectors", vectors, (None, x.shape[1]), "float")
+    x = require("x", x, (None, None), "float")
+    vectors = require("vectors", vectors, (None, x.shape[1]), "float")
     return jnp.matmul(jnp.matmul(x, vectors.T, precision=EXACT), vectors, precision=EXACT)
 
 
@@ -199,15 +205,15 @@ def reject(x: Float[Array, "n d"], vectors: Float[Array, "r d"]) -> Float[Array,
 
 def captured(x: Float[Array, "n d"], vectors: Float[Array, "r d"]) -> Float[Array, "n"]:
     r"""$\|Q^\top x_i\|^2$ for every row: the energy that a span holds of it. Never negative."""
-    require("x", x, (None, None), "float")
-    require("vectors", vectors, (None, x.shape[1]), "float")
+    x = require("x", x, (None, None), "float")
+    vectors = require("vectors", vectors, (None, x.shape[1]), "float")
     coordinates = jnp.matmul(x.astype(working_dtype(x.dtype)), vectors.T, precision=EXACT)
     return jnp.sum(coordinates * coordinates, axis=1)
 
 
 def energies(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = None) -> Float[Array, "n"]:
     r"""$\|x_i\|^2$: 1 for a unit row up to rounding, 0 for a zero row and for padding."""
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     rows = x.astype(working_dtype(x.dtype))
     # Masked after the sum: a mask on the matrix would write a copy of it.
     total = jnp.sum(rows * rows, axis=1)

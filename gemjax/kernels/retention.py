@@ -61,7 +61,7 @@ def centroid_similarity(
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, selected=selected, valid=valid)
+    x, selected, valid = require_rows(x, selected=selected, valid=valid)
     rows = masked_rows(x, valid)
     real = jnp.ones(rows.shape[0], bool) if valid is None else valid
     kept = selected & real
@@ -91,7 +91,7 @@ def captured_energy(
 
     Raises: ValueError for a wrong shape or `max_rank < 1`.
     """
-    require_rows(x, selected=selected, valid=valid)
+    x, selected, valid = require_rows(x, selected=selected, valid=valid)
     kept = selected if valid is None else selected & valid
     return coverage(x, orthonormal_basis(x, kept, tol, max_rank=max_rank).vectors, valid)
 
@@ -105,7 +105,7 @@ def action_projection(action: Float[Array, "d"], vectors: Float[Array, "r d"]) -
 
     Raises: ValueError for a wrong shape.
     """
-    require("action", action, (None,), "float")
+    action = require("action", action, (None,), "float")
     return captured(action[None], vectors)[0]
 
 
@@ -145,8 +145,8 @@ def topk_retention(
 
     Raises: ValueError for a wrong shape or `k < 1`.
     """
-    require_rows(x, selected=selected, valid=valid)
-    require("action", action, (x.shape[1],), "float")
+    x, selected, valid = require_rows(x, selected=selected, valid=valid)
+    action = require("action", action, (x.shape[1],), "float")
     require_positive("k", k)
     n, d = x.shape
     real = jnp.ones(n, bool) if valid is None else valid
@@ -183,7 +183,7 @@ def low_energy_share(action: Float[Array, "d"], spectrum: Spectrum, rho: Float[A
 
     Raises: ValueError for a wrong shape.
     """
-    require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],), "float")
     squares = _coordinates(action[None], spectrum)[0] ** 2
     whole = jnp.sum(squares)
     return _ratio(jnp.sum(jnp.where(_low(spectrum, rho), squares, 0)), whole, _has_length(whole, action.shape[0]))
@@ -222,7 +222,7 @@ def action_alignment(
 
     Raises: ValueError for a wrong shape.
     """
-    require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],), "float")
     low = _low(spectrum, rho)
     blocks = jnp.where(low, _centred_coordinates(x, spectrum, valid), 0)
     wanted = jnp.where(low, _coordinates(action[None], spectrum)[0], 0)
@@ -236,7 +236,7 @@ def action_alignment(
 def _centred_coordinates(x: Array, spectrum: Spectrum, valid: Array | None) -> Array:
     """Coordinates of the centred blocks, `[n, m]`; 0 for padding."""
     require("x", x, (None, spectrum.directions.shape[1]), "float")
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     coordinates = _coordinates(x.astype(spectrum.mean.dtype) - spectrum.mean, spectrum)
     return coordinates if valid is None else jnp.where(valid[:, None], coordinates, 0)
 
@@ -256,7 +256,7 @@ def band_energies(action: Float[Array, "d"], spectrum: Spectrum, *, bands: int =
 
     Raises: ValueError for a wrong shape or `bands < 1`.
     """
-    require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],), "float")
     require_positive("bands", bands)
     squares = _coordinates(action[None], spectrum)[0] ** 2
     band = jnp.arange(squares.shape[0]) * bands // jnp.maximum(spectrum.rank, 1)

@@ -98,12 +98,12 @@ def residual_completion(
 
     Raises: ValueError for a wrong shape, a mask that is not bool, or `max_rank < 1`.
     """
-    require_rows(x, protected=protected, eligible=eligible, valid=valid)
+    x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
     require_positive("max_rank", max_rank)
     for name, value in (("capacity", capacity), ("target", target), ("tol", tol)):
         if value is not None and jnp.ndim(value) != 0:
             raise ValueError(f"`{name}` has shape {jnp.shape(value)}; expected a scalar ()")
-    rows = jnp.asarray(x).astype(working_dtype(x.dtype))
+    rows = x.astype(working_dtype(x.dtype))
     tie = independence_tolerance(x.dtype, rows.shape[1])
     number = partial(jnp.asarray, dtype=rows.dtype)
     limits = _Limits(jnp.asarray(capacity, jnp.int32), number(target), number(tie if tol is None else tol), number(tie))
@@ -348,6 +348,7 @@ def geometry_only(
 
     Raises: ValueError for a wrong shape.
     """
+    x, eligible, valid = require_rows(x, eligible=eligible, valid=valid)
     done = residual_completion(x, jnp.zeros_like(valid), eligible, valid, count, 2.0, tol, max_rank=max_rank)
     noise = independence_tolerance(x.dtype, x.shape[1])
     residual = jnp.where(done.residual > noise, done.residual, 0)
@@ -372,7 +373,7 @@ def random_blocks(
 
     Raises: ValueError for a wrong shape.
     """
-    _require_masks(protected=protected, eligible=eligible, valid=valid)
+    protected, eligible, valid = _require_masks(protected=protected, eligible=eligible, valid=valid)
     position = jnp.cumsum(valid) - 1
     draw = jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i)))(position)
     kept = protected & valid
@@ -384,7 +385,7 @@ def most_recent(eligible: Bool[Array, "n"], valid: Bool[Array, "n"], count: Int[
 
     Raises: ValueError for a wrong shape.
     """
-    _require_masks(eligible=eligible, valid=valid)
+    eligible, valid = _require_masks(eligible=eligible, valid=valid)
     return _highest(jnp.arange(valid.shape[0]), eligible & valid, count)
 
 
@@ -401,18 +402,17 @@ def most_similar(
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, eligible=eligible, valid=valid)
-    require("query", query, (x.shape[1],), "float")
+    x, eligible, valid = require_rows(x, eligible=eligible, valid=valid)
+    query = require("query", query, (x.shape[1],), "float")
     dtype = working_dtype(jnp.result_type(x, query))
     score = jnp.matmul(x.astype(dtype), query.astype(dtype), precision=EXACT)
     return _highest(score, eligible & valid, count)
 
 
-def _require_masks(**masks: Any) -> None:
-    """Refuse row masks that are not bool, of one dimension and of one length (that of `valid`)."""
-    require("valid", masks["valid"], (None,), "bool")
-    for name, mask in masks.items():
-        require(name, mask, masks["valid"].shape, "bool")
+def _require_masks(**masks: Any) -> list[Any]:
+    """Refuse row masks that are not bool, of one dimension and of one length (that of `valid`); JAX arrays of them."""
+    size = require("valid", masks["valid"], (None,), "bool").shape
+    return [require(name, mask, size, "bool") for name, mask in masks.items()]
 
 
 def _highest(score: Array, candidates: Bool[Array, "n"], count: Int[Array, ""] | int) -> Bool[Array, "n"]:

@@ -35,7 +35,7 @@ def centered_rows(
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     rows = masked_rows(x, valid)
     real = jnp.ones(rows.shape[0], bool) if valid is None else valid
     mean = jnp.sum(rows, axis=0) / jnp.maximum(jnp.sum(real), 1)
@@ -63,7 +63,7 @@ def centered_spectrum(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = N
 
 def energy_shares(values: Float[Array, "m"]) -> Float[Array, "m"]:
     r"""$p_j = \sigma_j^2 / \sum_k \sigma_k^2$; all 0 without energy."""
-    require("values", values, (None,), "float")
+    values = require("values", values, (None,), "float")
     largest = jnp.max(values, initial=0)
     scaled = values / jnp.where(largest > 0, largest, 1)  # squares of small values would vanish
     squares = scaled * scaled
@@ -118,7 +118,7 @@ def feature_shift(
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     n, d = x.shape
     real = jnp.ones(n, bool) if valid is None else valid
     count = jnp.maximum(jnp.sum(real), 1)
@@ -139,7 +139,7 @@ def gaussian_control(
 
     Raises: ValueError for a wrong shape.
     """
-    require_rows(x, valid=valid)
+    x, valid = require_rows(x, valid=valid)
     n, d = x.shape
     real = jnp.ones(n, bool) if valid is None else valid
     position = jnp.cumsum(real) - 1

@@ -61,6 +61,11 @@ def test_a_text_keeps_its_vector_whatever_stands_beside_it(
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, rtol=0, atol=1e-6)
 
 
+def test_a_row_may_hold_as_many_texts_as_it_has_pairs_of_special_tokens(encoder: FlaxSentenceEncoder) -> None:
+    texts = [*[""] * 20, *"abcdefghij"]
+    np.testing.assert_allclose(encoder.encode(texts), np.concatenate([encoder.encode([t]) for t in texts]), **CLOSE)
+
+
 def test_a_long_text_is_the_mean_of_its_windows_by_length(encoder: FlaxSentenceEncoder, folder: Path) -> None:
     room = WINDOW - 2
     for length in (room, room + 1, 3 * room, 3 * room + 5):

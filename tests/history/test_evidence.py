@@ -1,6 +1,8 @@
 """The rules: tables for what each means, and brute-force twins on random histories."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from gemjax.history.evidence import (
     State,
     apply_rules,
 )
+from gemjax.history.queries import QUERIES, queries_of
 from gemjax.history.records import Block, BlockContent, ToolCall, ToolResult
 from gemjax.history.signals import BlockSignals
 
@@ -98,6 +101,30 @@ def test_affinity_may_prefer_blocks_on_the_same_artifacts():
     view = view_of(found, to_action=[0.1, 0.3, 0.2, 0.25], latest=in_flight("/w/a.py"))
     assert list(Affinity(1)(view)) == [1]
     assert list(Affinity(1, path_bonus=0.5)(view)) == [0]
+
+
+def test_affinity_may_prefer_short_blocks():
+    view = view_of([made()] * 4, to_action=[0.5, 0.49, 0.1, 0.1], recent=2)
+    view.blocks = [dataclasses.replace(b, chars=c) for b, c in zip(view.blocks, (4000, 500, 1000, 1000), strict=True)]
+    assert list(Affinity(1)(view)) == [0]
+    assert Affinity(1, length_penalty=0.02)(view) == {1: "close to the latest action (0.49)"}
+    nothing = view_of([made()] * 3, to_action=[0, 0, 0])
+    assert Affinity(length_penalty=0.02, path_bonus=1)(nothing) == {}
+
+
+def test_queries_are_built_from_goal_and_latest_exchange_and_only_those_asked_for():
+    calls = [ToolCall(str(i), f"tool{i}", "{}") for i in range(4)]
+    contents = [BlockContent(f"why {i}", f"text {i}", (c,), ()) for i, c in enumerate(calls)]
+    blocks = [Block(i, (i,), str(i), 1, c) for i, c in enumerate(contents[:3])]
+    texts = {name: build("the goal", contents[3], blocks) for name, build in QUERIES.items()}
+    assert texts["goal"] == ("the goal",) and texts["action"] == ("ACTION\ntool3 {}",)
+    assert texts["state"] == ("the goal", "ACTION\ntool3 {}")
+    assert texts["turn"] == ("why 3\n\ntext 3\n\nACTION\ntool3 {}",)
+    assert texts["trail"] == tuple(f"ACTION\ntool{i} {{}}" for i in (1, 2, 3))
+    assert QUERIES["trail"]("g", contents[2], blocks) == tuple(f"ACTION\ntool{i} {{}}" for i in (0, 1, 2))
+    assert queries_of(DEFAULT_RULES) == ("goal", "state", "action")
+    assert queries_of((Recent(), Errors())) == ()
+    assert queries_of((lambda view: {},)) == ("goal", "state", "action")  # a user's rule that does not say
 
 
 def test_state_takes_one_block_an_artifact_its_latest_write():
@@ -395,6 +422,8 @@ def test_a_rule_that_names_no_block_is_refused():
         (lambda: Sources(share=float("nan")), "got nan"),
         (lambda: Affinity(path_bonus=-1), r"Affinity\(path_bonus"),
         (lambda: Affinity(path_bonus=float("inf")), "got inf"),
+        (lambda: Affinity(length_penalty="x"), r"Affinity\(length_penalty"),
+        (lambda: Affinity(query="mood"), "must be one of goal, state, action, turn, trail, got 'mood'"),
     ],
 )
 def test_parameters_are_checked_at_construction(make, message):
@@ -406,4 +435,11 @@ def test_presets():
     assert [r.name for r in PAPER_RULES] == ["recent", "goal", "state", "error", "source"]
     assert DEFAULT_RULES[:5] == PAPER_RULES and DEFAULT_RULES[5] == Affinity()
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
-    assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 3)
+    assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 9)
+
+
+def test_the_example_of_the_documentation_runs_and_prints_what_it_says(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "protection-rules.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.S).groups()
+    exec(compile(code, "docs/protection-rules.md", "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out == printed

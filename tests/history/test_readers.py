@@ -293,6 +293,19 @@ def _write(path: Path, value: object) -> Path:
     return path
 
 
+def test_a_cut_off_turn_goes_and_one_in_flight_stays(tmp_path: Path) -> None:
+    again = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "id": "c2"}]}
+    flying = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "id": "c3"}]}
+    (t,) = read(_write(tmp_path / "cut.json", [*CHAT, again, USER, flying]))
+    assert t.messages == [*CHAT, USER, flying]
+    assert t.notes == ("1 turn without all results left out, as no provider accepts them",)
+    (whole,) = read(_write(tmp_path / "flying.json", [*CHAT, USER, flying]))
+    assert whole.notes == ()
+    # Nothing else is repaired: an orphan stays, and with it the report that the recording is invalid.
+    (orphan,) = read(_write(tmp_path / "orphan.json", [USER, CHAT[2], USER]))
+    assert orphan.messages == [USER, CHAT[2], USER]
+
+
 def test_bare_lists_and_bodies_of_each_format(tmp_path: Path) -> None:
     cases = {
         "chat-list": (CHAT, "chat", 1, False),

@@ -129,6 +129,7 @@ RUN_IS_FINE = [
 CONTENT_IS_FINE = [
     f"   1\u2192import x\n   2\u2192{TRACEBACK}",
     "     1\tError: this is a line of the file",
+    "     1\u2192 setup failed: see the log",
     "def f():\n    raise ValueError('x')\n\nclass MyError(Exception):\n    pass",
     "12:    except Exception as error:",
     "# Troubleshooting\n\nIf you see `Error: x`, restart.\nTypeError: x is what Python prints.",

@@ -31,15 +31,18 @@ class Prices:
         uncached: one of a request that is too short to be cached (`min_cacheable`).
         min_cacheable: shortest cacheable prompt, in characters of the serialised request (a provider's 1,024 tokens are
             about 4,000); it decides for characters and tokens alike.
+        encoder: one that the encoder reads. 0 for an encoder in one's own process; with prices 1, 1, 1 and `encoder` 1
+            the cost in tokens is the paper's combined tokens (Eq. E.2) without the model's output.
     """
 
     read: float = 0.1
     write: float = 1.25
     uncached: float = 1.0
     min_cacheable: int = 0
+    encoder: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("read", "write", "uncached"):
+        for name in ("read", "write", "uncached", "encoder"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise ConfigError(f"price {name!r} must be a number >= 0, got {value!r}")
@@ -121,7 +124,6 @@ class Ledger:
         self._frame_chars = len(compact_json({**template, key: []}))
         self._frame_tokens = count_message(sizer.counter, template)
         self._before: list[Measure] | None = None
-        self._stored = False
 
     def chars_of(self, messages: Sequence[Any]) -> int:
         """Characters of a request with these messages, as compact JSON: `L(S)` of Eq. 8."""
@@ -135,18 +137,17 @@ class Ledger:
         chars = self._frame_chars + sum([m.chars for m in now]) + max(len(now) - 1, 0)
         tokens = self._frame_tokens + sum([m.tokens for m in now])
         hit_chars = hit_tokens = 0
-        if before is not None and self._stored:
+        if before is not None:
             hit_chars = self._frame_chars + sum([m.chars for m in now[:common]]) + max(common - 1, 0)
             hit_tokens = self._frame_tokens + sum([m.tokens for m in now[:common]])
         prices = self._prices
         cached = chars >= prices.min_cacheable
+        # This covers a request before it that was too short to be written: no prefix of it is any longer.
         if hit_chars < prices.min_cacheable or not cached:
             hit_chars = hit_tokens = 0
         fresh = prices.write if cached else prices.uncached
         first_changed = common if before is not None and common < len(before) else None
         self._before = now
-        # What was not written cannot be read by the next request.
-        self._stored = cached
         sent = Sent(
             chars,
             tokens,

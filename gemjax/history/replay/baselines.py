@@ -54,13 +54,14 @@ class ClearToolResults:
     Args:
         trigger: characters of the request. Providers' own default is 100,000 tokens, which few recorded runs reach.
         keep: latest results that are never cleared.
-        clear_at_least: characters that a clearing has to free to be worth a cache miss.
+        clear_at_least: characters that a clearing has to free to be worth a cache miss. Providers' default is 0, with
+            which a long run is rewritten at almost every request; this is the method as one uses it who knows that.
         placeholder: what stands in a cleared result.
     """
 
     trigger: int = 40_000
     keep: int = 3
-    clear_at_least: int = 0
+    clear_at_least: int = 10_000
     placeholder: str = "[Old tool result content cleared]"
     name: str = "clear-tool-results"
 
@@ -75,7 +76,7 @@ class ClearToolResults:
         if size <= self.trigger:
             return sent
         places = [(m, p) for m, message in enumerate(messages) for p in _result_places(message, format_)]
-        candidates = self._cleared | frozenset(places[: max(len(places) - self.keep, 0)])
+        candidates = frozenset(places[: max(len(places) - self.keep, 0)])
         if candidates == self._cleared:
             return sent
         shorter = self._render(messages, format_, candidates)

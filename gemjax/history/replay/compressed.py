@@ -1,6 +1,7 @@
 """The compressor as a replayed method, with every promise it makes checked at each request."""
 
 import dataclasses
+import time
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,27 @@ class MeteredEncoder:
 
     def __init__(self, encoder: Any, counter: TokenCounter, known: dict[str, int]) -> None:
         self.name: str = encoder.name
-        self.dim: int = encoder.dim
         self.texts = 0
+        self.chars = 0
         self.tokens = 0
+        self.seconds = 0.0
         self._encoder = encoder
         self._counter = counter
         # Shared with the other methods' meters, so that each text is tokenised once.
         self._known = known
         self._seen: set[str] = set()
 
+    @property
+    def dim(self) -> int:
+        """Length of a vector; asked for only when needed, since it may cost a call."""
+        return int(self._encoder.dim)
+
     def encode(self, texts: list[str]) -> np.ndarray:
         self.charge(texts)
-        return np.asarray(self._encoder.encode(texts))
+        start = time.perf_counter()
+        rows = np.asarray(self._encoder.encode(texts))
+        self.seconds += time.perf_counter() - start
+        return rows
 
     def charge(self, texts: list[str]) -> None:
         """Count texts whose vectors came from elsewhere."""
@@ -49,6 +59,7 @@ class MeteredEncoder:
         if new:
             self._known.update(zip(new, self._counter.count(new), strict=True))
         self.texts += len(mine)
+        self.chars += sum(map(len, mine))
         self.tokens += sum(self._known[t] for t in mine)
 
 

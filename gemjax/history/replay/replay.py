@@ -40,7 +40,7 @@ class Outcome:
         core_share: mean share of the blocks that is in the core, over compressed requests; None without one.
         protected_kept: smallest share of the protected blocks that was forwarded; 1 where all always were.
         encoder_texts, encoder_tokens: what the method would have to encode by itself.
-        seconds: spent deciding, encoding included.
+        seconds: spent deciding. Encoding is left out: the first method that asks for a text would pay for all.
     """
 
     totals: Totals
@@ -142,10 +142,11 @@ class Replay:
 class _Track:
     """One method on its way through a trajectory."""
 
-    def __init__(self, method: Method, ledger: Ledger, meter: MeteredEncoder) -> None:
+    def __init__(self, method: Method, ledger: Ledger, meter: MeteredEncoder, encoder_price: float) -> None:
         self.method = method
         self.ledger = ledger
         self.meter = meter
+        self.encoder_price = encoder_price
         self.reader = Reader()
         self.retained: list[float] = []
         self.core_shares: list[float] = []
@@ -155,8 +156,11 @@ class _Track:
 
     def outcome(self) -> Outcome:
         compressed = self.method if isinstance(self.method, Compressed) else None
+        totals = self.ledger.totals
+        totals.cost += self.encoder_price * self.meter.chars
+        totals.token_cost += self.encoder_price * self.meter.tokens
         return Outcome(
-            totals=self.ledger.totals,
+            totals=totals,
             retained=self.retained,
             invalid=self.invalid,
             broken=self.broken,
@@ -164,7 +168,7 @@ class _Track:
             protected_kept=compressed.protected_kept if compressed else 1.0,
             encoder_texts=self.meter.texts,
             encoder_tokens=self.meter.tokens,
-            seconds=self.seconds,
+            seconds=self.seconds - self.meter.seconds,
         )
 
 
@@ -190,7 +194,8 @@ class _Run:
         if isinstance(method, Compressed):
             method.give(meter)
         method.begin(self.trajectory)
-        return _Track(method, Ledger(template, key, self.sizer, self.replay.prices), meter)
+        prices = self.replay.prices
+        return _Track(method, Ledger(template, key, self.sizer, prices), meter, prices.encoder)
 
     def all(self, tick: Callable[[], None] | None) -> TrajectoryOutcome:
         turns = list(requests(self.trajectory))

@@ -1,4 +1,4 @@
-"""From outcomes to one table and one JSON object: trajectories are the statistical units, the pooled sums the bill."""
+"""From outcomes to one table and one JSON object: the sums are the bill, trajectories the statistical units."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.history.replay.accounting import Prices, Totals
+from gemjax.history.replay.readers.recording import counted
 from gemjax.history.replay.replay import Outcome, TrajectoryOutcome
 
 _RATIOS: dict[str, Callable[[Totals], float]] = {
@@ -19,7 +20,7 @@ _RATIOS: dict[str, Callable[[Totals], float]] = {
     "token_cost_ratio": lambda t: t.token_cost,
 }
 
-_WIDE = 130
+_WIDE = 140
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +51,19 @@ class Report:
     def method(self, name: str) -> dict[str, Any]:
         """One method over all trajectories.
 
-        `X_ratio` is the mean over trajectories of X(method) / X(everything), `X_ratio_pooled` the ratio of the sums,
-        `X_ratio_se` the standard error of the mean (None for one trajectory). `top3` likewise: the mean over
-        trajectories of their mean over checkpoints; `top3_pooled` the mean over all checkpoints.
+        `X_ratio` is the ratio of the sums, X(method) / X(everything): the bill. `X_ratio_mean` is the mean of the
+        trajectories' own ratios and `X_ratio_se` its standard error (None for one trajectory): what to expect of one
+        trajectory, however long. `top3` likewise: the mean over all checkpoints; `top3_mean` the mean over trajectories
+        of their means.
         """
         pairs = [(o.methods[name], o.methods["none"]) for o in self.outcomes]
         row: dict[str, Any] = {}
         for key, of in _RATIOS.items():
             ratios = [_ratio(of(m.totals), of(full.totals)) for m, full in pairs]
-            row[key], row[f"{key}_se"] = _mean_and_error(ratios)
-            row[f"{key}_pooled"] = _ratio(sum(of(m.totals) for m, _ in pairs), sum(of(f.totals) for _, f in pairs))
-        row["top3"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
-        row["top3_pooled"] = _mean([r for m, _ in pairs for r in m.retained])
+            row[key] = _ratio(sum(of(m.totals) for m, _ in pairs), sum(of(f.totals) for _, f in pairs))
+            row[f"{key}_mean"], row[f"{key}_se"] = _mean_and_error(ratios)
+        row["top3"] = _mean([r for m, _ in pairs for r in m.retained])
+        row["top3_mean"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
         outcomes = [m for m, _ in pairs]
         row["events"] = sum(m.totals.events for m in outcomes)
         row["requests"] = sum(m.totals.requests for m in outcomes)
@@ -114,9 +116,8 @@ class Report:
         console.print(self._method_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
-            f"Ratios to sending everything, mean over {len(self.outcomes)} trajectories (pooled in brackets); "
-            f"prices read {p.read:g}, write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; "
-            f"top3 by {self.encoder}.",
+            f"Ratios to sending everything over {self._count()} (mean over them in brackets); prices read {p.read:g}, "
+            f"write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; top-3 by {self.encoder}.",
             style="dim",
         )
         for path, reason in self.skipped:
@@ -124,20 +125,28 @@ class Report:
         for line in self.broken:
             console.print(f"BROKEN INVARIANT: {line}", style="bold red", markup=False)
         if self.interrupted:
-            console.print(f"interrupted: {len(self.outcomes)} trajectories were finished", style="yellow")
+            console.print(f"interrupted after {self._count()}", style="yellow")
+
+    def _count(self) -> str:
+        return counted(len(self.outcomes), "trajectory", "trajectories")
 
     def _trajectory_table(self, wide: bool) -> Table:
         what = "cost / top-3" if wide else "cost"
         table = Table(title=f"{what} by trajectory", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", min_width=12)
-        table.add_column("blocks", justify="right", no_wrap=True)
+        # In a narrow terminal eight methods leave little room, and the end of an id tells less than a figure.
+        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", max_width=34 if wide else 16)
+        if wide:
+            table.add_column("blocks", justify="right", no_wrap=True)
         shown = [n for n in self.names if n != "none"]
         for name in shown:
-            table.add_column(name, justify="right")
+            table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
         for o in self.outcomes:
             rows = [_row(o.methods[n], o.methods["none"]) for n in shown]
-            cells = [_number(r["cost_ratio"]) + (f" / {_number(r['top3'])}" if wide else "") for r in rows]
-            table.add_row(o.trajectory.id, str(o.blocks), *cells)
+            if wide:
+                cells = [str(o.blocks), *(f"{_number(r['cost_ratio'])} / {_number(r['top3'])}" for r in rows)]
+            else:
+                cells = [_number(r["cost_ratio"]) for r in rows]
+            table.add_row(o.trajectory.id, *cells)
         return table
 
     def _method_table(self, wide: bool) -> Table:
@@ -197,4 +206,4 @@ def _number(value: float | None) -> str:
 
 
 def _both(row: dict[str, Any], key: str) -> str:
-    return f"{_number(row[key])} ({_number(row[f'{key}_pooled'])})"
+    return f"{_number(row[key])} ({_number(row[f'{key}_mean'])})"

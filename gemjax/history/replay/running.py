@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gemjax.errors import RequestError
@@ -86,8 +87,10 @@ def _encoder(encoder: Any, disk: str | os.PathLike[str] | None) -> Any:
 def _replay_all(replay: Replay, trajectories: list[Trajectory], progress: bool) -> tuple[list[TrajectoryOutcome], bool]:
     outcomes: list[TrajectoryOutcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not progress, transient=True, console=_standard_error()) as bar:
-        counts = [sum(1 for _ in requests(t)) for t in trajectories] if progress else []
+    console = Console(stderr=True)
+    shown = progress and console.is_terminal
+    with Progress(*columns, disable=not shown, transient=True, console=console) as bar:
+        counts = [sum(1 for _ in requests(t)) for t in trajectories] if shown else []
         task = bar.add_task("requests", total=sum(counts) or None)
         try:
             for t in trajectories:
@@ -96,9 +99,3 @@ def _replay_all(replay: Replay, trajectories: list[Trajectory], progress: bool) 
         except KeyboardInterrupt:
             return outcomes, True
     return outcomes, False
-
-
-def _standard_error() -> Any:
-    from rich.console import Console
-
-    return Console(stderr=True)

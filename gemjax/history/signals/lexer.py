@@ -18,7 +18,6 @@ _INDENT = 64
 """Widest indentation of a here-document's closing line, in characters."""
 MAX_DEPTH = 64
 """Deepest nesting of subshells and substitutions; what lies deeper is read as words of the level above."""
-_INTO_FD = re.compile(r"\d+-?|-")
 
 
 @dataclasses.dataclass(slots=True)
@@ -279,11 +278,6 @@ class _Lexer:
             return True
         self._end_word(frame)
         self.pos = match.end()
-        if operator in (">&", "<&"):
-            number = _INTO_FD.match(text, self.pos)
-            if number:
-                self.pos = number.end()
-                return True
         frame.redirect = operator
         return True
 

@@ -112,7 +112,7 @@ class _Shell:
         for word in self.expand(target, False):
             if not word:
                 self.effects.write_artifact("computed file name")
-            elif not word.isdigit() and not word.startswith(("&", "/dev/")):
+            elif not word.isdigit() and not word.startswith(("&", "/dev/")):  # a number is a descriptor: `2>&1`
                 self.effects.write(word, self.cwd)
 
     def expand(self, word: str, computed: bool) -> list[str]:

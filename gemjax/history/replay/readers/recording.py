@@ -32,9 +32,9 @@ def synthetic_id(number: int) -> str:
     return f"call_synth_{number:04d}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 row`, `2 rows`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,73 @@
+"""Put measured tables into the pages that show them, between `<!-- NAME -->` and `<!-- /NAME -->`.
+
+gemjax replay PATH --json > cached.json
+gemjax replay PATH --json --prices 1,1,1 --methods none,paper,cost-aware > uncached.json
+python bench/frontier.py PATH > frontier.txt
+python bench/write_results.py cached.json uncached.json frontier.txt
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SHOWN = {
+    "none": "send everything",
+    "paper": "`paper` policy",
+    "cost-aware": "**`cost-aware` policy (default)**",
+    "keep-last-16": "keep the last 16 blocks",
+    "clear-tool-results": "clear old tool results",
+    "random": "random blocks, same count and schedule",
+    "latest-action": "most similar to the latest action, at each request",
+    "latest-action-held": "most similar to the latest action, same schedule",
+}
+
+
+def replay_table(report: dict) -> str:
+    """Markdown: one row a method, sums over everything with the mean over trajectories in brackets."""
+    lines = [
+        "| method | cost | top-3 retention | characters | rewrites |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in report["methods"].items():
+        cells = [f"{row[k]:.2f} ({row[k + '_mean']:.2f})" for k in ("cost_ratio", "top3", "chars_ratio")]
+        lines.append(f"| {SHOWN.get(name, name)} | {' | '.join(cells)} | {row['events']:,} |")
+    return "\n".join(lines)
+
+
+def frontier_table(text: str) -> str:
+    """Markdown from the table that bench/frontier.py prints."""
+    rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines() if line.strip()]
+    return "\n".join(
+        [f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|", *(f"| {' | '.join(r)} |" for r in rows[1:])]
+    )
+
+
+def insert(page: Path, name: str, content: str) -> None:
+    text = page.read_text()
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if start not in text or end not in text:
+        raise SystemExit(f"{page.name} has no place {start} ... {end}")
+    head, _, rest = text.partition(start)
+    _, _, tail = rest.partition(end)
+    page.write_text(f"{head}{start}\n{content}\n{end}{tail}")
+
+
+def main() -> None:
+    cached, uncached = (json.loads(Path(p).read_text()) for p in sys.argv[1:3])
+    for report in (cached, uncached):
+        broken = [n for n, m in report["methods"].items() if m["invalid"] or m["broken"]]
+        if broken or report["interrupted"]:
+            raise SystemExit(f"not a result: {broken or 'interrupted'}")
+    n = len(cached["trajectories"])
+    requests = cached["methods"]["none"]["requests"]
+    note = f"{n} recorded runs, {requests:,} requests, {cached['methods']['none']['checkpoints']:,} checkpoints"
+    insert(ROOT / "README.md", "replay", f"{note}:\n\n{replay_table(cached)}")
+    insert(ROOT / "docs" / "replay.md", "replay", f"{note}:\n\n{replay_table(cached)}")
+    insert(ROOT / "docs" / "replay.md", "uncached", replay_table(uncached))
+    insert(ROOT / "docs" / "replay.md", "frontier", frontier_table(Path(sys.argv[3]).read_text()))
+
+
+if __name__ == "__main__":
+    main()
