@@ -1,8 +1,8 @@
 r"""The Riemannian metric of CoreMem: a low-rank-plus-diagonal covariance and its exact inverse (paper 3.2, Eq. 1).
 
-$\Sigma = W W^\top + \mathrm{diag}(D)$. All uses the thin QR factorisation of $[A; I]$ with
-$A = D^{-1/2} W$. Its orthonormal factor has an upper block $Q_1$ (`[d, r]`) and a lower block $Q_2$ (`[r, r]`), and with
-$y = D^{-1/2} x$, $t = Q_1^\top y$:
+$\Sigma = W W^\top + \mathrm{diag}(D)$. All comes from the thin QR factorisation of $[A; I]$ with $A = D^{-1/2} W$: its
+orthonormal factor has an upper block $Q_1$ (`[d, r]`) and a lower block $Q_2$ (`[r, r]`), and with $y = D^{-1/2} x$,
+$t = Q_1^\top y$:
 
 * $\Sigma^{-1} x = D^{-1/2} (y - Q_1 t)$, which is Eq. 1 (Woodbury) rearranged;
 * $x^\top \Sigma^{-1} x = \|y - Q_1 t\|^2 + \|Q_2 t\|^2$, a sum of squares: it cannot go negative. The textbook form
