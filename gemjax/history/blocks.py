@@ -56,33 +56,74 @@ class Parsed:
     warnings: list[Problem]
 
 
+@dataclasses.dataclass(slots=True)
+class _Settled:
+    """What was read of messages before `stop`, the start of the last exchange: later messages cannot change it.
+
+    `print`, a hash to be continued, covers one message more: had the message at `stop` been a result, it would belong
+    to the exchange before. SHA-256, which processors have instructions for: each request's history passes through it.
+    """
+
+    format: Format
+    stop: int
+    print: Any
+    records: list[Message]
+    chars: int
+    blocks: list[Block]
+    occurrences: dict[str, int]
+    latest: BlockContent | None
+
+    def still_holds(self, messages: list[Any], chosen: Format) -> bool:
+        if chosen is not self.format or len(messages) <= self.stop:
+            return False
+        try:
+            data = _marshalled(messages[: self.stop + 1])
+        except ValueError:
+            return False
+        return bool(hashlib.sha256(data).digest() == self.print.digest())
+
+
 class Reader:
-    """Reads the successive requests of one session. Keeps what the latest request still contains, and nothing else."""
+    """Reads the successive requests of one session. Keeps what the latest request still contains, and nothing else.
+
+    A history that grew is read from its last exchange on; what comes before is compared by one digest.
+    """
 
     def __init__(self) -> None:
         self._messages: dict[bytes, Message] = {}
         self._contents: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
         self._frame: tuple[bytes, int] | None = None
+        self._settled: _Settled | None = None
 
     def parse(self, request: Any, format: str = "auto") -> Parsed:
         """Read a request: a dict in a wire format, or a bare list of messages. Never raises on its content."""
         chosen = detect(request) if format == "auto" else format_named(format)
         messages, problems = _messages_of(request, chosen)
+        if self._settled is not None and not self._settled.still_holds(messages, chosen):
+            self._settled = None
+        settled = self._settled
+        start = settled.stop if settled else 0
         try:
             chars = self._frame_chars(request, chosen, messages)
-            records = self._read(messages, chosen)
+            new = self._read(messages, start, chosen)
         except NotJSON as error:
+            self._settled = None
             problems.append(problem("not-json", str(error), "send JSON values only"))
             return Parsed(chosen, messages, [], [], None, None, 0, problems, [])
-        chars += sum(r.chars for r in records) + max(len(records) - 1, 0)
+        records = settled.records + new if settled else new
+        chars += sum([r.chars for r in new]) + (settled.chars if settled else 0) + max(len(records) - 1, 0)
         views = [r.view for r in records]
-        found = [dataclasses.replace(p, index=i) for i, v in enumerate(views) for p in v.problems]
-        exchanges, pairing = chosen.exchanges(views)
+        found = [dataclasses.replace(p, index=i) for i in range(start, len(views)) for p in views[i].problems]
+        exchanges, pairing = chosen.exchanges(views, start)
         found += pairing
         problems += [p for p in found if p.severity == "error"]
         warnings = [p for p in found if p.severity == "warning"]
-        blocks, latest, last_block = self._blocks(messages, records, exchanges)
-        return Parsed(chosen, messages, records, blocks, latest, last_block, chars, problems, warnings)
+        blocks, contents = self._blocks(messages, records, exchanges, settled)
+        # The content of the last exchange, and of the one before it, which is the last of what is settled.
+        before, latest = [None, settled.latest if settled else None, *contents][-2:]
+        self._settle(chosen, messages, records, exchanges, blocks, before, bool(problems or warnings))
+        last = len(blocks) - 1 if blocks and blocks[-1].messages[-1] == len(records) - 1 else None
+        return Parsed(chosen, messages, records, blocks, latest, last, chars, problems, warnings)
 
     def _frame_chars(self, request: Any, chosen: Format, messages: list[Any]) -> int:
         """Characters of the request around its messages, the list's brackets included."""
@@ -95,12 +136,14 @@ class Reader:
             self._frame = (print_, len(_to_json(frame, "the request")) - len("null") + len("[]"))
         return self._frame[1] if isinstance(request.get(chosen.key), list) else len(_to_json(request, "the request"))
 
-    def _read(self, messages: Sequence[Any], chosen: Format) -> list[Message]:
+    def _read(self, messages: Sequence[Any], start: int, chosen: Format) -> list[Message]:
+        """Records of the messages from `start` on; known content is not read again."""
         seen = self._messages
-        kept: dict[bytes, Message] = {}
+        kept: dict[bytes, Message] = seen if start else {}
         records = []
         salt = chosen.name.encode()
-        for index, message in enumerate(messages):
+        for index in range(start, len(messages)):
+            message = messages[index]
             key = fingerprint(message, salt)
             record = kept.get(key) or seen.get(key)
             if record is None:
@@ -112,13 +155,19 @@ class Reader:
         return records
 
     def _blocks(
-        self, messages: Sequence[Any], records: Sequence[Message], exchanges: Sequence[Exchange]
-    ) -> tuple[list[Block], BlockContent | None, int | None]:
+        self,
+        messages: Sequence[Any],
+        records: Sequence[Message],
+        exchanges: Sequence[Exchange],
+        settled: _Settled | None,
+    ) -> tuple[list[Block], list[BlockContent]]:
+        """All blocks, and the content of each of `exchanges`, which are those that are not settled."""
         seen = self._contents
-        kept: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
-        blocks: list[Block] = []
+        kept: dict[tuple[bytes, ...], tuple[str, BlockContent]] = seen if settled else {}
+        blocks = list(settled.blocks) if settled else []
+        before = settled.occurrences if settled else {}
         occurrences: dict[str, int] = {}
-        latest: BlockContent | None = None
+        contents = []
         for exchange in exchanges:
             members = records[exchange.start : exchange.stop]
             key = tuple([m.digest for m in members])
@@ -127,18 +176,60 @@ class Reader:
                 digest = _block_digest(messages[exchange.start : exchange.stop])
                 entry = (digest, _content([m.view for m in members]))
             kept[key] = entry
-            latest = entry[1]
+            contents.append(entry[1])
             if not exchange.removable:
                 continue
             digest, content = entry
-            count = occurrences.get(digest, 0)
-            occurrences[digest] = count + 1
+            count = before.get(digest, 0) + occurrences.get(digest, 0)
+            occurrences[digest] = occurrences.get(digest, 0) + 1
             chars = sum([m.chars for m in members])
             span = tuple(range(exchange.start, exchange.stop))
             blocks.append(Block(len(blocks), span, f"{digest}#{count}", chars, content))
         self._contents = kept
-        last = len(blocks) - 1 if blocks and blocks[-1].messages[-1] == len(records) - 1 else None
-        return blocks, latest, last
+        return blocks, contents
+
+    def _settle(
+        self,
+        chosen: Format,
+        messages: list[Any],
+        records: list[Message],
+        exchanges: Sequence[Exchange],
+        blocks: list[Block],
+        latest: BlockContent | None,
+        faulty: bool,
+    ) -> None:
+        """Remember what is before the last exchange. What was settled already is a prefix of it."""
+        settled = self._settled
+        if faulty or not exchanges:
+            self._settled = None if faulty else settled
+            return
+        stop = exchanges[-1].start
+        try:
+            print_ = settled.print.copy() if settled else hashlib.sha256()
+            print_.update(_marshalled(messages[settled.stop + 1 if settled else 0 : stop + 1]))
+        except ValueError:
+            self._settled = None
+            return
+        occurrences = settled.occurrences if settled else {}
+        whole = [b for b in blocks[len(settled.blocks) if settled else 0 :] if b.messages[0] < stop]
+        for block in whole:
+            digest = block.key.rpartition("#")[0]
+            occurrences[digest] = occurrences.get(digest, 0) + 1
+        self._settled = _Settled(
+            chosen,
+            stop,
+            print_,
+            records[:stop],
+            sum([r.chars for r in records[:stop]]),
+            [*settled.blocks, *whole] if settled else whole,
+            occurrences,
+            latest,
+        )
+
+
+def _marshalled(messages: list[Any]) -> memoryview:
+    """The messages' bytes one after the other: what `marshal` writes of a list, without type and length in front."""
+    return memoryview(marshal.dumps(messages, 0))[5:]
 
 
 def parse(request: Any, format: str = "auto") -> Parsed:

@@ -154,13 +154,11 @@ class Step:
 
     @cached_property
     def _signals(self) -> list[BlockSignals]:
-        seen = self.session.signals
-        kept: dict[str, BlockSignals] = {}
-        for block in self.parsed.blocks:
-            if block.key not in kept:
-                kept[block.key] = seen.get(block.key) or signals(block.content)
-        self.session.signals = kept
-        return list(kept.values())
+        known = self.session.signals
+        if known.keys() != {b.key for b in self.parsed.blocks}:
+            known = {b.key: known.get(b.key) or signals(b.content) for b in self.parsed.blocks}
+            self.session.signals = known
+        return [known[b.key] for b in self.parsed.blocks]
 
     @cached_property
     def protected(self) -> dict[str, dict[int, str]]:

@@ -4,6 +4,8 @@ import copy
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gemjax.history.blocks import Reader, parse
 from tests.history.requests import BUILDERS, anthropic, anthropic_block, chat, chat_block, responses
@@ -159,6 +161,36 @@ def test_reader_forgets_what_the_latest_request_no_longer_holds():
     reader.parse(chat(50))
     reader.parse(chat(1))
     assert len(reader._messages) == 4 and len(reader._contents) == 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(BUILDERS)), st.randoms(use_true_random=False))
+def test_reading_a_history_as_it_grows_and_changes_equals_reading_it_afresh(name, rng):
+    """The reader's memory of earlier requests must not show in what it returns."""
+    reader = Reader()
+    request = BUILDERS[name](3)
+    key = "input" if name == "responses" else "messages"
+    pool = list(BUILDERS[name](12)[key])
+    for _ in range(25):
+        messages = request[key]
+        change = rng.randrange(6)
+        if change <= 1:
+            at = rng.randrange(len(pool))
+            messages = messages + pool[at : at + rng.randrange(1, 5)]
+        elif change == 2 and len(messages) > 2:
+            messages = messages[: rng.randrange(1, len(messages))]
+        elif change == 3:
+            i = rng.randrange(len(messages))
+            messages = [*messages[:i], rng.choice(pool), *messages[i + 1 :]]
+        elif change == 4:
+            messages = [*messages, {"role": "user", "content": f"say {rng.randrange(3)}"}]
+        else:
+            i = rng.randrange(len(messages))
+            messages = [m for k, m in enumerate(messages) if k != i] or messages
+        request = {**request, key: messages, "temperature": rng.choice([0, 1])}
+        here, fresh = reader.parse(request, "auto"), parse(request, "auto")
+        for field in ("blocks", "latest", "last_block", "chars", "problems", "warnings", "records"):
+            assert getattr(here, field) == getattr(fresh, field), field
 
 
 def test_detection():

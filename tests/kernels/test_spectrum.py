@@ -72,11 +72,17 @@ def test_known_spectra() -> None:
     assert float(effective(np.ones(8, np.float32))) == pytest.approx(8, rel=1e-6)
     assert float(effective(np.array([3.0, 0, 0], np.float32))) == 1
     assert float(effective(np.full(4, 1e-25, np.float32))) == pytest.approx(4, rel=1e-6)  # squares would vanish
-    assert int(rank_of(np.ones(10, np.float32), 0.9)) == 9  # met exactly
     assert int(rank_of(np.array([1, 1, 0, 0], np.float32), 1.0)) == 2
     same = np.tile(np.random.default_rng(0).standard_normal(24), (6, 1)).astype(np.float32)
     s = decompose(same)
     assert int(s.rank) == 0 and float(effective(s.values)) == 0 and int(rank_of(s.values)) == 0
+
+
+def test_a_share_that_is_met_exactly_counts_as_met() -> None:
+    pairs = [(n, k) for n in range(1, 33) for k in range(1, n + 1)]
+    values = np.array([[1.0] * n + [0.0] * (32 - n) for n, _ in pairs], np.float32)
+    shares = np.array([k / n for n, k in pairs], np.float32)
+    assert jax.jit(jax.vmap(spectrum.rank_at_energy))(values, shares).tolist() == [k for _, k in pairs]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

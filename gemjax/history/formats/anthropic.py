@@ -120,15 +120,15 @@ class AnthropicFormat:
             problems=tuple(problems),
         )
 
-    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
+    def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
         problems: list[Problem] = []
-        seen: set[str] = set()
-        if views and views[0].role in ("assistant", "result"):
+        seen = {c.id for v in views[:start] for c in v.calls}
+        if start == 0 and views and views[0].role in ("assistant", "result"):
             problems.append(
                 problem("first-role", "the first message must be a user message", "send the task first", "", 0)
             )
-        i, n = 0, len(views)
+        i, n = start, len(views)
         while i < n:
             view = views[i]
             if view.results:

@@ -71,8 +71,11 @@ class Format(Protocol):
         """Read one message; what is wrong with it goes into `View.problems` (index -1). Never raises."""
         ...
 
-    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
-        """Pair calls and results; the second part lists the pairing problems of the whole history."""
+    def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
+        """Pair calls and results from message `start` on, which must not lie inside an exchange.
+
+        The second part lists the pairing problems found there.
+        """
         ...
 
 
@@ -161,6 +164,14 @@ def call_id(value: Any, field: str, problems: list[Problem]) -> str:
     return ""
 
 
+def answered(views: Sequence[View], start: int, stop: int) -> bool:
+    """Whether messages `start` to `stop` are one call and its one result: nearly every exchange there is."""
+    if stop - start != 2:
+        return False
+    calls, results = views[start].calls, views[start + 1].results
+    return len(calls) == 1 == len(results) and calls[0].id == results[0].id != ""
+
+
 def pair(
     calls: Sequence[ToolCall], results: Sequence[tuple[int, ToolResult]], start: int, at_end: bool
 ) -> tuple[bool, list[Problem]]:
@@ -174,9 +185,6 @@ def pair(
 
     Returns: whether every call is answered exactly once, and the problems (none for an exchange still in flight).
     """
-    ids = [c.id for c in calls]
-    if len(set(ids)) == len(ids) and all(ids) and ids == [r.id for _, r in results]:
-        return True, []  # nearly every exchange of nearly every request
     # Ids that could not be read are reported once, as `missing-id`; pairing them would only echo that.
     asked = Counter(c.id for c in calls if c.id)
     answered = Counter(r.id for _, r in results if r.id)

@@ -7,6 +7,7 @@ from gemjax.history.formats.base import (
     Exchange,
     Role,
     View,
+    answered,
     call_id,
     compact_json,
     content_text,
@@ -117,10 +118,10 @@ class ChatFormat:
             )
         return name, _as_text(arguments)
 
-    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
+    def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
         problems: list[Problem] = []
-        i, n = 0, len(views)
+        i, n = start, len(views)
         while i < n:
             view = views[i]
             if view.role == "result":
@@ -141,6 +142,10 @@ class ChatFormat:
             j = i + 1
             while j < n and views[j].role == "result":
                 j += 1
+            if answered(views, i, j):
+                found.append(Exchange(i, j, True, True))
+                i = j
+                continue
             results = [(k, views[k].results[0]) for k in range(i + 1, j)]
             complete, new = pair(view.calls, results, i, at_end=j == n)
             problems += new

@@ -111,10 +111,10 @@ class ResponsesFormat:
         label = name if isinstance(name, str) and name else item.removesuffix("_call")
         return View("assistant", calls=(ToolCall(identity, label, _argument_text(value)),), problems=tuple(problems))
 
-    def exchanges(self, views: Sequence[View]) -> tuple[list[Exchange], list[Problem]]:
+    def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
         problems: list[Problem] = []
-        i, n = 0, len(views)
+        i, n = start, len(views)
         while i < n:
             view = views[i]
             if view.role == "result":
