@@ -16,6 +16,7 @@ from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
 from gemjax.memory.config import MemoryConfig, check_alpha
 from gemjax.memory.entries import Entries, unit_vectors
+from gemjax.memory.fitted import FittedMetric
 from gemjax.memory.hits import Hit, Id, QueryVector
 from gemjax.memory.rows import Rows
 
@@ -24,13 +25,8 @@ Where = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
 
 SCORE_BYTES = 256 * 2**20
 """Bound on the score columns of one batch of queries: two floats a memory and query."""
-MOMENT_ROWS = 4096
 
-_add_rows = jax.jit(kmo.add_rows)
-_remove_rows = jax.jit(kmo.remove_rows)
-_all_rows = jax.jit(kmo.moments_from_rows)
 _prepare = jax.jit(ks.prepare_queries)
-_norms = jax.jit(ks.memory_norms)
 _whitening = jax.jit(km.whitening_matrix)
 
 
@@ -54,11 +50,7 @@ class MemoryBank:
         """Name of the encoder that made the vectors; None while all were given as vectors."""
         self._entries = Entries()
         self._rows: Rows | None = None
-        self._moments: kmo.Moments | None = None
-        self._removed = 0  # rows taken out of the moments by subtraction since they were last exact
-        self._metric: km.LowRankMetric | None = None
-        self._metric_stale = True
-        self._norm_cache: Float[Array, "n"] | None = None
+        self._fitted = FittedMetric(self.config)
         self._alive: Bool[Array, "n"] | None = None
 
     # ---- what is in it -------------------------------------------------------------------------------------------
@@ -124,15 +116,13 @@ class MemoryBank:
             self._check_dim(rows.shape[1], EncoderError if encoded else MemoryBankError)
             if self._rows is None:
                 self._rows = Rows(rows.shape[1], self.config.dtype)
-            if not len(self._rows):
-                self._moments = kmo.empty_moments(rows.shape[1])
-            # The moments describe what is stored, not what was given: with bfloat16 storage the two differ.
-            moments = self._changed_moments(_add_rows, rows if self.config.dtype == "float32" else _rounded(rows))
+            moments = self._fitted.adding(rows, first=not len(self._entries))
             self._rows.append(rows)
             self._entries.append(new)
             if encoded:
                 self.encoder_name = self._encoder.name
-            self._replace_moments(moments)
+            self._fitted.replace(moments)
+            self._alive = None
             return [entry.id for entry in new]
 
     def remove(self, ids: Iterable[Id]) -> None:
@@ -144,31 +134,13 @@ class MemoryBank:
             if not len(gone):
                 return
             assert self._rows is not None
-            moments = self._changed_moments(_remove_rows, self._rows.take(gone))
+            moments = self._fitted.removing(self._rows.take(gone), len(self._entries) - len(gone))
             self._entries.drop(gone)
-            self._removed += len(gone)
             if self._entries.wasted > max(len(self._entries), 64):
                 self._rows.keep(self._entries.live_rows())
                 self._entries.compact()
-            if self._removed > len(self._entries):  # subtraction has cancelled too much: take them from the rows again
-                moments, self._removed = None, 0
-            self._replace_moments(moments)
-
-    def _changed_moments(self, update: Any, rows: Float[np.ndarray, "m d"]) -> kmo.Moments | None:
-        """The moments after these rows come or go; None when they must be taken from all rows."""
-        state = self._moments
-        for start in range(0, len(rows) if state is not None else 0, MOMENT_ROWS):
-            part = rows[start : start + MOMENT_ROWS]
-            size = 1 << max(0, len(part) - 1).bit_length()
-            padded = np.zeros((size, rows.shape[1]), np.float32)
-            padded[: len(part)] = part
-            state = update(state, padded, np.arange(size) < len(part))
-        return state
-
-    def _replace_moments(self, moments: kmo.Moments | None) -> None:
-        self._moments = moments
-        self._metric_stale = True
-        self._alive = self._norm_cache = None
+            self._fitted.replace(moments)
+            self._alive = None
 
     # ---- the metric ----------------------------------------------------------------------------------------------
 
@@ -178,40 +150,28 @@ class MemoryBank:
         with self._lock:
             if self._rows is None:
                 raise MemoryBankError("the bank is empty: it has no moments")
-            if self._moments is None:
-                self._moments = _all_rows(self._rows.buffer, self._live_mask())
-            return self._moments
+            return self._fitted.moments(self._rows, self._live_mask())
 
     @property
     def metric(self) -> km.LowRankMetric:
         """The fitted metric, refitted first when memories changed (unless `auto_refit` is off)."""
         with self._lock:
-            if self._metric is None or (self._metric_stale and self.config.auto_refit):
-                self.refit()
-            assert self._metric is not None
-            return self._metric
+            if self._rows is None:
+                raise MemoryBankError("the bank is empty: it has no metric")
+            return self._fitted.metric(self._rows, self._live_mask())
 
     def refit(self) -> None:
         """Fit the metric to the present memories. `O(d^3)`, however many there are."""
         with self._lock:
-            c = self.config
-            self._metric = km.fit_metric_jit(self.moments, ridge=c.ridge, energy=c.energy, model=c.model)
-            self._metric_stale = False
-            self._norm_cache = None
+            if self._rows is None:
+                raise MemoryBankError("the bank is empty: it has no metric")
+            self._fitted.refit(self._rows, self._live_mask())
 
     def _live_mask(self) -> Bool[Array, "n"]:
         assert self._rows is not None
         if self._alive is None or self._alive.shape[0] != self._rows.capacity:
             self._alive = jnp.asarray(self._entries.mask(self._rows.capacity))
         return self._alive
-
-    def _memory_norms(self, metric: km.LowRankMetric) -> Float[Array, "n"] | None:
-        if self.config.form == "similarity":
-            return None
-        assert self._rows is not None
-        if self._norm_cache is None or self._norm_cache.shape[0] != self._rows.capacity:
-            self._norm_cache = _norms(metric, self._rows.buffer, jnp.int32(len(self._rows)))
-        return self._norm_cache
 
     # ---- searching -----------------------------------------------------------------------------------------------
 
@@ -268,7 +228,7 @@ class MemoryBank:
                 return [[] for _ in unit]
             note = self._note()
             fitted = self._searchable_metric(note)
-            norms = None if note else self._memory_norms(fitted)
+            norms = None if note else self._fitted.norms(fitted, self._rows)
             form = "similarity" if note else self.config.form
             bucket = min(self._rows.capacity, max(16, 1 << (k - 1).bit_length()))
             step = self._batch_size(len(unit))
@@ -374,7 +334,7 @@ class MemoryBank:
                 self._live_mask(),
                 jnp.int32(len(self._rows)),
                 prepared,
-                None if note else self._memory_norms(fitted),
+                None if note else self._fitted.norms(fitted, self._rows),
                 form="similarity" if note else self.config.form,
             )
             return jax.tree.map(np.asarray, scores), prepared
@@ -449,7 +409,3 @@ class MemoryBank:
         from gemjax.memory.persist import load_bank
 
         return load_bank(cls, path, encoder, config)
-
-
-def _rounded(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d"]:
-    return np.asarray(jnp.asarray(rows).astype(jnp.bfloat16).astype(jnp.float32))

@@ -154,11 +154,8 @@ def _restore(
             vectors = vectors.view(jnp.bfloat16)
         bank._rows = Rows(header["dim"], config.dtype)
         bank._rows.append(vectors)
-        bank._moments = Moments(
-            jnp.asarray(tensors["moments.count"][0]),
-            jnp.asarray(tensors["moments.mean"]),
-            jnp.asarray(tensors["moments.scatter"]),
-        )
+        count, mean, scatter = (jnp.asarray(tensors[f"moments.{name}"]) for name in ("count", "mean", "scatter"))
+        bank._fitted.replace(Moments(count[0], mean, scatter))
     elif header["dim"] is not None:
         bank._rows = Rows(header["dim"], config.dtype)
     return bank
