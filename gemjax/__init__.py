@@ -18,6 +18,9 @@ _PUBLIC = {
     "GEMConfig": "gemjax.history",
     "GemjaxError": "gemjax.errors",
     "HistoryCompressor": "gemjax.history",
+    "MemoryBank": "gemjax.memory",
+    "MemoryBankError": "gemjax.errors",
+    "MemoryConfig": "gemjax.memory",
     "Problem": "gemjax.history",
     "RequestError": "gemjax.errors",
     "SentenceTransformerEncoder": "gemjax.encoders",
@@ -35,6 +38,9 @@ __all__ = [
     "GEMConfig",
     "GemjaxError",
     "HistoryCompressor",
+    "MemoryBank",
+    "MemoryBankError",
+    "MemoryConfig",
     "Problem",
     "RequestError",
     "SentenceTransformerEncoder",
@@ -46,8 +52,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
-    from gemjax.errors import ConfigError, EncoderError, GemjaxError, RequestError, StateError, WeightsError
+    from gemjax.errors import (
+        ConfigError,
+        EncoderError,
+        GemjaxError,
+        MemoryBankError,
+        RequestError,
+        StateError,
+        WeightsError,
+    )
     from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor, Problem, validate
+    from gemjax.memory import MemoryBank, MemoryConfig
 
 
 def __getattr__(name: str) -> Any:
