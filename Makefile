@@ -52,7 +52,7 @@ results: install
 
 docs: $(BIN)/python
 	$(PIP) install -e '.[docs]'
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) site out

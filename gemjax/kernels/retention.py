@@ -137,7 +137,8 @@ def topk_retention(
     Args:
         x: unit rows `[n, d]`; a zero row has similarity 0.
         action: unit vector `[d]`.
-        selected, valid: as in `centroid_similarity`.
+        selected: rows that are kept.
+        valid: real rows; None: all.
         k: neighbours, static.
 
     Ties go to the lower index. With fewer than `k` blocks the neighbours are all of them, and their number is the

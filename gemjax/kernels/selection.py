@@ -368,7 +368,8 @@ def random_blocks(
     Args:
         key: a `jax.random` key. The draw depends on it and on the order of the valid rows, not on the padding.
         protected: kept whatever the draw; all False for plain random selection.
-        eligible, valid: as in `residual_completion`.
+        eligible: rows that may be drawn.
+        valid: real rows.
         count: rows to keep, may be traced. With more protected rows than that, those and no others.
 
     Raises: ValueError for a wrong shape.
