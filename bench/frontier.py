@@ -47,6 +47,8 @@ def settings() -> dict[str, GEMConfig]:
         "affinity 9, state outside recent": GEMConfig(
             rules=rules(state=State(3, outside_recent=True), affinity=Affinity(9))
         ),
+        "affinity 9, distinct": GEMConfig(rules=rules(affinity=Affinity(9, distinct=True))),
+        "affinity 6, distinct": GEMConfig(rules=rules(affinity=Affinity(6, distinct=True))),
         "affinity 9, recent 6": GEMConfig(rules=rules(recent=Recent(6), affinity=Affinity(9))),
         "affinity 9, K 24": GEMConfig(rules=nine, capacity=24),
         "affinity 9, tau 0.8": GEMConfig(rules=nine, coverage=0.8),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "CallbackError": "gemjax.errors",
     "CompressionResult": "gemjax.history",
     "ConfigError": "gemjax.errors",
     "Encoder": "gemjax.encoders",
@@ -30,6 +31,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "CallbackError",
     "CompressionResult",
     "ConfigError",
     "Encoder",
@@ -53,6 +55,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
+        CallbackError,
         ConfigError,
         EncoderError,
         GemjaxError,

@@ -28,21 +28,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted."""
+    from gemjax.commands.files import one_line
+
     arguments = parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except (GemjaxError, OSError) as error:
-        print(f"gemjax: {_one_line(error)}", file=sys.stderr)
+        print(f"gemjax: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("gemjax: interrupted", file=sys.stderr)
         return 130
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 
 class GemjaxError(Exception):
-    """Root of the tree: GemjaxError <- ConfigError, RequestError, EncoderError, WeightsError, StateError,
-    MemoryBankError."""
+    """Root of the tree; every other exception here is a child of it."""
 
 
 class ConfigError(GemjaxError, ValueError):
@@ -12,6 +11,10 @@ class ConfigError(GemjaxError, ValueError):
 
 class RequestError(GemjaxError, ValueError):
     """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict`, CLI)."""
+
+
+class CallbackError(GemjaxError, RuntimeError):
+    """What the caller passed in to be called (`keep`, a rule, a policy) raised or returned something of no use."""
 
 
 class EncoderError(GemjaxError, RuntimeError):

@@ -37,6 +37,12 @@ def read_request(path: str) -> tuple[Any, str | None]:
     return value, goal if isinstance(goal, str) and goal else None
 
 
+def check_writable(path: str | None) -> None:
+    """Raise `RequestError` for a target whose folder is missing, before any work is done for it."""
+    if path not in (None, "-") and not Path(path).resolve().parent.is_dir():
+        raise RequestError(f"{path}: its folder does not exist")
+
+
 def write_atomically(path: str | Path, text: str) -> None:
     """Replace a file's content; an interruption or a full disk leaves the old file as it was. Raises `OSError`."""
     target = Path(path)
@@ -56,6 +62,13 @@ def write_atomically(path: str | Path, text: str) -> None:
 def print_json(value: Any) -> None:
     """One JSON object on standard output; lone surrogates are escaped, so that it is UTF-8."""
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
+def one_line(error: Exception) -> str:
+    """An error as the one line that the command line shows."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _umask() -> int:

@@ -59,6 +59,16 @@ def encoder_from(arguments: argparse.Namespace) -> Any:
     return load_encoder(arguments.encoder)
 
 
+def vector_directory() -> Path | None:
+    """Where vectors are kept, so that the next call encodes new blocks only; None if the cache cannot be written."""
+    directory = cache_directory() / "vectors"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None  # a read-only home costs speed, not the command
+    return directory if os.access(directory, os.W_OK) else None
+
+
 def cache_directory() -> Path:
     """Where gemjax keeps what it can make again: `GEMJAX_CACHE`, else the user's cache folder."""
     named = os.environ.get("GEMJAX_CACHE")

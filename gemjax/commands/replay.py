@@ -5,11 +5,12 @@ import argparse
 from gemjax.commands.files import print_json
 from gemjax.commands.options import (
     add_encoder_options,
-    cache_directory,
     encoder_from,
     prices,
     start_jax,
+    vector_directory,
 )
+from gemjax.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gemjax.history.replay import Prices
     from gemjax.history.replay import run as replay
 
+    if arguments.methods and arguments.policy:
+        raise ConfigError("use either --policy or --methods; a policy is a method too")
     methods = arguments.methods.split(",") if arguments.methods else None
     if methods is None and arguments.policy:
         methods = ["none", arguments.policy]
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         encoder_from(arguments),
         progress=True,
         use_goal=arguments.goal,
-        disk=None if arguments.no_vector_cache else cache_directory() / "vectors",
+        disk=None if arguments.no_vector_cache else vector_directory(),
     )
     if arguments.json:
         print_json(report.to_json())

@@ -115,7 +115,7 @@ class Reader:
         views = [r.view for r in records]
         found = [dataclasses.replace(p, index=i) for i in range(start, len(views)) for p in views[i].problems]
         exchanges, pairing = chosen.exchanges(views, start)
-        found += pairing
+        found += [p for p in pairing if not _may_be_on_the_server(p, request, chosen)]
         problems += [p for p in found if p.severity == "error"]
         warnings = [p for p in found if p.severity == "warning"]
         blocks, contents = self._blocks(messages, records, exchanges, settled)
@@ -294,6 +294,13 @@ def _content(views: Sequence[View]) -> BlockContent:
     )
 
 
+def _may_be_on_the_server(found: Problem, request: Any, chosen: Format) -> bool:
+    """An output whose call the request does not hold: with a stored conversation the provider has it."""
+    if found.rule != "orphan-result" or chosen.name != "responses" or not isinstance(request, dict):
+        return False
+    return bool(request.get("previous_response_id") or request.get("conversation"))
+
+
 def _messages_of(request: Any, chosen: Format) -> tuple[list[Any], list[Problem]]:
     if isinstance(request, dict):
         value = request.get(chosen.key)
@@ -304,6 +311,8 @@ def _messages_of(request: Any, chosen: Format) -> tuple[list[Any], list[Problem]
             return [], []
         came = "an empty array" if value == [] else ("nothing" if value is None else kind(value))
         text = f"{chosen.key} must be a non-empty array, got {came}"
+        if "contents" in request:
+            text = "a request with `contents` (Gemini) is in no format that is read"
         return value if isinstance(value, list) else [], [problem("no-messages", text, "send the conversation")]
     if isinstance(request, list):
         if request:

@@ -1,6 +1,8 @@
 """The GEM façade: Algorithm 1 at an intercepted agent request, one session at a time."""
 
 import asyncio
+import logging
+import os
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -13,6 +15,8 @@ from gemjax.history.state import SessionState
 from gemjax.history.step import Keep, Session, Step, policy_of
 from gemjax.history.vectors import SharedEncoder
 
+_log = logging.getLogger("gemjax.history")
+
 
 class HistoryCompressor:
     """Shortens the message history an agent sends, by whole tool-call blocks; what it returns is always valid.
@@ -24,25 +28,37 @@ class HistoryCompressor:
         encoder: an `Encoder`, any callable `list[str] -> array [n, d]`, or None for the default encoder.
         config: settings; `GEMConfig.paper()` is the paper's preset.
         strict: raise `RequestError` or `EncoderError` where the default returns the original request.
+        vectors: folder to keep vectors in, so that a restarted process encodes nothing again; needs an encoder with a
+            name (or the default one).
 
     >>> gem = HistoryCompressor(encoder=lambda texts: [[1.0, 0.0]] * len(texts))
     >>> result = gem.compress({"messages": [{"role": "user", "content": "hello"}]})
     >>> result.status, result.reason
-    ('unchanged', '0 complete blocks, fewer than the 16 from which compression starts')
+    ('unchanged', '0 complete removable blocks, fewer than the 16 from which compression starts')
     """
 
-    def __init__(self, encoder: Any = None, config: GEMConfig | None = None, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: Any = None,
+        config: GEMConfig | None = None,
+        *,
+        strict: bool = False,
+        vectors: str | os.PathLike[str] | None = None,
+    ) -> None:
         if config is not None and not isinstance(config, GEMConfig):
             raise ConfigError(f"config must be a GEMConfig, got {type(config).__name__}")
         if encoder is not None and not (callable(encoder) or callable(getattr(encoder, "encode", None))):
             raise ConfigError(
                 f"encoder must have an encode method, be callable, or be None for the default, got {encoder!r}"
             )
+        if vectors is not None and encoder is not None and not isinstance(getattr(encoder, "name", None), str):
+            raise ConfigError("vectors can be kept for an encoder with a name only; give it one, see CallableEncoder")
         self.config = config or GEMConfig()
         self.strict = strict
-        self._encoder = SharedEncoder(encoder, self.config.encoder_timeout)
+        self._encoder = SharedEncoder(encoder, self.config.encoder_timeout, vectors)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
+        self._said: set[str] = set()
 
     def compress(
         self,
@@ -84,7 +100,7 @@ class HistoryCompressor:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
             step.passed_through()
-            return CompressionResult(request, "failed", reason)
+            return self._failed(request, reason)
 
     async def acompress(
         self,
@@ -104,7 +120,7 @@ class HistoryCompressor:
         if known is not None:
             with known.lock:
                 known.state = SessionState()
-                known.sent = None
+                known.sent = known.keys = None
 
     def state_dict(self, session: str = "default") -> dict[str, Any]:
         """The session's state as JSON values; an unknown session has the state of a new one."""
@@ -129,7 +145,15 @@ class HistoryCompressor:
         known = self._session(session)
         with known.lock:
             known.state = loaded
-            known.sent = None
+            known.sent = known.keys = None
+
+    def _failed(self, request: Any, reason: str) -> CompressionResult:
+        """The original goes through. Said once a kind in the log, since an agent's loop may not look at results."""
+        kind = reason.partition(":")[0]
+        if kind not in self._said:
+            self._said.add(kind)
+            _log.warning("request passed through uncompressed: %s", reason)
+        return CompressionResult(request, "failed", reason)
 
     def _session(self, name: str) -> Session:
         with self._lock:

@@ -20,7 +20,8 @@ class GEMConfig:
             forwards the core only. None takes the policy's own default.
         policy: `"cost-aware"`, `"paper"`, or any `Policy`.
         min_blocks: requests with fewer complete blocks are left alone (5.3).
-        max_sessions: sessions remembered; the least recently used one is forgotten first.
+        max_sessions: sessions remembered; the least recently used one is forgotten first. With more conversations at
+            a time than that, each looks new at every request and is rewritten each time: raise it.
         encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
             unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
             a `CachedEncoder` already has its own.
@@ -34,7 +35,7 @@ class GEMConfig:
     delta: float | None = None
     policy: Policy | str = dataclasses.field(default_factory=CostAwarePolicy)
     min_blocks: int = 16
-    max_sessions: int = 64
+    max_sessions: int = 256
     encoder_timeout: float | None = 60.0
 
     def __post_init__(self) -> None:

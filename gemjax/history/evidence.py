@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from gemjax.errors import ConfigError, EncoderError
+from gemjax.errors import CallbackError, ConfigError, EncoderError, GemjaxError
 from gemjax.history.queries import QUERIES
 from gemjax.history.records import Block, BlockContent
 from gemjax.history.signals import BlockSignals, signals
@@ -141,11 +141,18 @@ class Rule(Protocol):
 def apply_rules(rules: Iterable[Rule], view: EvidenceView) -> dict[str, dict[int, str]]:
     """Run rules in order on one view: rule name -> block index -> reason, P of Eq. B.1.
 
-    Raises: `ConfigError` when a rule names something that is no block.
+    Raises: `ConfigError` when a rule names something that is no block; `CallbackError` when it raises or returns no
+        mapping.
     """
     found: dict[str, dict[int, str]] = {}
     for rule in rules:
-        named = rule(view)
+        try:
+            named = {int(index): str(reason) for index, reason in rule(view).items()}
+        except GemjaxError:
+            raise
+        except Exception as error:
+            came = f"{type(error).__name__}: {error}"
+            raise CallbackError(f"rule {rule.name!r} must return block indices with reasons; {came}") from error
         if bad := [i for i in named if not 0 <= i < len(view)]:
             raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(view)}")
         found[rule.name] = view.record(rule.name, named)
@@ -360,12 +367,14 @@ class Affinity:
         path_bonus: added to the similarity of a block in proportion to the share of the latest exchange's artifacts
             that it touches; 0 leaves the cosine alone.
         length_penalty: taken off the similarity for every doubling of a block's length over the median; 0 for none.
+        distinct: of blocks with the same ACTION only the latest counts, `recent` included.
     """
 
     keep: int = 9
     query: str = "action"
     path_bonus: float = 0.0
     length_penalty: float = 0.0
+    distinct: bool = False
     name: str = dataclasses.field(default="affinity", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -391,9 +400,18 @@ class Affinity:
         if self.length_penalty and len(view):
             chars = np.array([max(block.chars, 1) for block in view.blocks], dtype=np.float64)
             values = values - self.length_penalty * np.log2(chars / np.median(chars))
+        if self.distinct:
+            similar &= self._latest_of_their_action(view)
         return {
             i: f"close to the latest action ({cosine[i]:.2f})" for i in _most_similar(view, values, self.keep, similar)
         }
+
+    @staticmethod
+    def _latest_of_their_action(view: EvidenceView) -> np.ndarray:
+        latest = {block.content.action_text: i for i, block in enumerate(view.blocks)}
+        out = np.zeros(len(view), bool)
+        out[list(latest.values())] = True
+        return out
 
     @staticmethod
     def _overlap(view: EvidenceView) -> np.ndarray:

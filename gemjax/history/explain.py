@@ -17,6 +17,8 @@ def print_result(result: CompressionResult, width: int | None = None, console: C
             console = Console(width=_PIPE_WIDTH)
     if result.blocks:
         console.print(_table(result.blocks, console.width))
+        if any(b.residual is not None for b in result.blocks):
+            console.print("new: the share of a block's direction that the core does not cover", style="dim")
     console.print(summary(result), highlight=False)
 
 
@@ -25,16 +27,16 @@ def summary(result: CompressionResult) -> Text:
     colour = {"compressed": "green", "unchanged": "cyan", "reverted": "yellow", "failed": "red"}[result.status]
     text = Text.assemble((result.status, f"bold {colour}"), f": {result.reason}\n")
     if result.blocks:
-        kept = sum(b.kept for b in result.blocks)
-        text.append(f"{kept} of {len(result.blocks)} blocks forwarded, {len(result.core)} in the core")
+        kept, n = sum(b.kept for b in result.blocks), len(result.blocks)
+        text.append(f"{kept} of {n} block{'s' * (n != 1)} forwarded, {len(result.core)} in the core")
         if result.coverage is not None:
-            text.append(f" (coverage {result.coverage:.3f})")
+            text.append(f", which covers {result.coverage:.0%} of the history's directions")
         text.append("\n")
     if result.chars_before:
         saved = 1 - result.ratio
         text.append(f"{result.chars_before:,} -> {result.chars_after:,} characters ({saved:.1%} fewer)")
     if result.first_changed_message is not None:
-        text.append(f"; a prompt cache is good up to message {result.first_changed_message}")
+        text.append(f"; what a provider has cached is good for the first {result.first_changed_message} messages")
     text.rstrip()
     return text
 

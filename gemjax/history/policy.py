@@ -17,8 +17,8 @@ class Plan:
     Attributes:
         droppable: forwarded now, outside the new core, and let go by the deletion guard.
         restored: dropped now, and back after the reselection.
-        rewritten: what would be forwarded after the first message that differs from what is forwarded now. The
-            provider has to read this part anew.
+        rewritten: what would be forwarded after the first message that differs from what is forwarded now, as far as
+            the provider may have it cached. This part it has to read anew because of the reselection.
     """
 
     droppable: int
@@ -35,8 +35,9 @@ class Situation:
         new_blocks: blocks that came since the last reselection.
         first: no reselection has happened in this session.
         cold: nothing of this history has been sent before, so the provider has nothing of it in its cache: the
-            session's first request, the first after a reset, or a rewritten history (the blocks of the last request are
-            no longer a prefix of this one's).
+            session's first request, the first after a reset, or a history that shares no block with the last one.
+        rewritten: the blocks of the last request are no longer a prefix of this one's. What they still share may be
+            cached.
         goal_changed: the goal text differs from the last request's.
         plan: computes what a reselection would do now; costs one selection, so call it only where it matters.
     """
@@ -45,6 +46,7 @@ class Situation:
     new_blocks: int
     first: bool
     cold: bool
+    rewritten: bool
     goal_changed: bool
     plan: Callable[[], Plan]
 
@@ -99,7 +101,7 @@ class PaperPolicy:
     def decide(self, situation: Situation, memory: Memory) -> Decision:
         if situation.first:
             return Decision(True, "first eligible request", memory)
-        if situation.cold:
+        if situation.rewritten:
             return Decision(True, "the history was rewritten", memory)
         if situation.goal_changed:
             return Decision(True, "the goal changed", memory)
@@ -146,7 +148,7 @@ class CostAwarePolicy:
 
     def decide(self, situation: Situation, memory: Memory) -> Decision:
         if situation.cold:
-            return Decision(True, "new or rewritten history, of which nothing is cached", {})
+            return Decision(True, "new history, of which nothing has been sent before", {})
         plan = situation.plan()
         rent = float(memory.get("rent", 0.0))
         if not plan.droppable:

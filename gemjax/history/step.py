@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gemjax.errors import ConfigError, RequestError
+from gemjax.errors import CallbackError, ConfigError, RequestError
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.evidence import EvidenceView, apply_rules
@@ -35,6 +36,7 @@ class Session:
         self.vectors = BlockVectors()
         self.signals: dict[str, BlockSignals] = {}
         self.sent: list[bytes] | None = None
+        self.keys: list[str] | None = None
 
 
 @dataclasses.dataclass
@@ -45,7 +47,7 @@ class Step:
     encoder: SharedEncoder
     session: Session
     request: Any
-    goal: str | None
+    goal: Any
     keep: Keep | None
     format: str
     usage: EncoderUsage = dataclasses.field(default_factory=EncoderUsage)
@@ -59,8 +61,8 @@ class Step:
         if n < self.config.min_blocks:
             state = self._state(frozenset(), self.previous.core, self.previous.at, 0, self.previous.memory)
             changed = self._sent(frozenset())
-            self.session.state = state
-            count = f"{n} complete block{'s' * (n != 1)}"
+            self._save(state)
+            count = f"{n} complete removable block{'s' * (n != 1)}"
             reason = f"{count}, fewer than the {self.config.min_blocks} from which compression starts"
             return self._result("unchanged", reason, frozenset(), None, changed=changed)
         self._encode()
@@ -75,9 +77,18 @@ class Step:
         at = n if event else self.previous.at
         state = self._state(dropped, core, at, event, decision.memory)
         changed = self._sent(dropped)
-        self.session.state = state
+        self._save(state)
         status: Status = "compressed" if dropped else "unchanged"
-        return self._result(status, decision.reason, dropped, selection, request, event, changed)
+        reason = decision.reason
+        if dropped and not event:
+            reason = f"kept the earlier selection: {reason}"
+        elif event and not dropped:
+            reason = f"nothing can go ({reason})"
+        return self._result(status, reason, dropped, selection, request, event, changed)
+
+    def _save(self, state: SessionState) -> None:
+        self.session.state = state
+        self.session.keys = [b.key for b in self.parsed.blocks]
 
     def passed_through(self) -> None:
         """The original goes out; the saved set stays for the next request. Never raises, whatever `run` met."""
@@ -110,16 +121,37 @@ class Step:
         return not self.session.state.continues(self.parsed.blocks)
 
     @cached_property
+    def shared(self) -> int:
+        """How many blocks, from the oldest, are those of the last request; after a restart none if one was changed."""
+        state, blocks = self.session.state, self.parsed.blocks
+        if not self.rewritten:
+            return state.blocks
+        pairs = zip(self.session.keys or (), blocks, strict=False)
+        return next(
+            (i for i, (key, block) in enumerate(pairs) if key != block.key),
+            min(len(self.session.keys or ()), len(blocks)),
+        )
+
+    @cached_property
     def previous(self) -> SessionState:
-        """The saved state as far as it speaks of this history: a rewritten one keeps only the count of events."""
-        state = self.session.state
+        """The saved state as far as it speaks of this history: that of the blocks that are still there."""
+        state, n = self.session.state, self.shared
         if not self.rewritten:
             return state
-        return SessionState(requests=state.requests, events=state.events, goal=state.goal)
+        return dataclasses.replace(
+            state,
+            blocks=n,
+            dropped=frozenset(i for i in state.dropped if i < n),
+            core=tuple(i for i in state.core if i < n),
+            at=min(state.at, n),
+            memory=state.memory if n else {},
+        )
 
     @cached_property
     def goal_text(self) -> str:
         if self.goal is not None:
+            if not isinstance(self.goal, str):
+                raise ConfigError(f"goal must be a string or None, got {type(self.goal).__name__}")
             return self.goal
         texts = [r.view.text for r in self.parsed.records if r.view.role == "user" and r.view.text.strip()]
         return "\n\n".join(dict.fromkeys(texts[:1] + texts[-1:]))
@@ -182,7 +214,10 @@ class Step:
     def pinned(self) -> frozenset[int]:
         if self.keep is None:
             return frozenset()
-        return frozenset(b.index for b in self.parsed.blocks if self.keep(b))
+        try:
+            return frozenset(b.index for b in self.parsed.blocks if self.keep(b))
+        except Exception as error:
+            raise CallbackError(f"keep raised {type(error).__name__}: {error}") from error
 
     @cached_property
     def _plan(self) -> tuple[Selection, frozenset[int]]:
@@ -207,12 +242,13 @@ class Step:
             blocks=len(parsed.blocks),
             new_blocks=len(parsed.blocks) - previous.at,
             first=previous.events == 0,
-            cold=self.rewritten or previous.requests == 0,
+            cold=previous.requests == 0 or (self.rewritten and not self.shared),
+            rewritten=self.rewritten,
             goal_changed=bool(previous.goal) and previous.goal != text_digest(self.goal_text),
             plan=lambda: self._prices(appended),
         )
         memory: Mapping[str, Any] = previous.memory
-        decision = policy.decide(situation, memory)
+        decision = _decided(policy, situation, memory)
         if not decision.reselect and self._gone(appended) > self.config.effective_delta * parsed.chars:
             # The rest of the conversation shrank under a set that was chosen for a longer one.
             decision = dataclasses.replace(
@@ -230,8 +266,10 @@ class Step:
             return Plan(0, 0, 0)
         blocks, records = self.parsed.blocks, self.parsed.records
         first = blocks[min(changed)].messages[0]
-        after = sum([r.chars + 1 for r in records[first:]])
-        rewritten = after - sum(footprint(blocks[i]) for i in planned if blocks[i].messages[0] >= first)
+        # Where the caller rewrote the history the cache ends, whatever is decided here.
+        stop = blocks[self.shared].messages[0] if self.rewritten and self.shared < len(blocks) else len(records)
+        after = sum([r.chars + 1 for r in records[first:stop]])
+        rewritten = after - sum(footprint(blocks[i]) for i in planned if first <= blocks[i].messages[0] < stop)
         return Plan(self._gone(planned - dropped), self._gone(dropped - planned), rewritten)
 
     def _kept_messages(self, dropped: frozenset[int]) -> list[int]:
@@ -351,6 +389,16 @@ class Step:
         if event:
             return f"the guard removes at most {self.config.effective_delta:.0%} at a time"
         return "could go; not worth rewriting yet"
+
+
+def _decided(policy: Policy, situation: Situation, memory: Mapping[str, Any]) -> Decision:
+    try:
+        decision = policy.decide(situation, memory)
+        json.dumps(dict(decision.memory))
+    except Exception as error:
+        what = "returned no usable Decision" if isinstance(error, AttributeError | TypeError) else "raised"
+        raise CallbackError(f"policy {policy.name!r} {what}: {type(error).__name__}: {error}") from error
+    return decision
 
 
 def _listed(rules: dict[str, str]) -> str:

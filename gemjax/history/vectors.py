@@ -1,6 +1,7 @@
 """Block vectors of one session, and the encoder that sessions share."""
 
 import dataclasses
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +23,10 @@ def bucket(n: int) -> int:
 class SharedEncoder:
     """The compressor's encoder with its cache; found on first use, so that building a compressor costs nothing."""
 
-    def __init__(self, encoder: Any, timeout: float | None) -> None:
+    def __init__(self, encoder: Any, timeout: float | None, disk: str | os.PathLike[str] | None = None) -> None:
         self._given = encoder
         self._timeout = timeout
+        self._disk = disk
         self._cached: Any = None
         self._lock = threading.Lock()
 
@@ -46,7 +48,7 @@ class SharedEncoder:
 
                 encoder = as_encoder(self._given)
                 known = isinstance(encoder, CachedEncoder)
-                self._cached = encoder if known else CachedEncoder(encoder, timeout=self._timeout)
+                self._cached = encoder if known else CachedEncoder(encoder, disk=self._disk, timeout=self._timeout)
             return self._cached
 
 

@@ -21,6 +21,7 @@ def _fast(monkeypatch):
     """No weights and no compilation cache: these tests are about the commands."""
     monkeypatch.setattr("gemjax.commands.compress.encoder_from", lambda arguments: HashingEncoder())
     monkeypatch.setattr("gemjax.commands.compress.start_jax", lambda arguments: None)
+    monkeypatch.setattr("gemjax.commands.compress.vector_directory", lambda: None)
 
 
 def run(capsys, *argv):
@@ -38,7 +39,7 @@ def write(tmp_path, value, name="request.json"):
 def test_prints_what_was_kept_and_dropped_and_why(capsys):
     status, out, err = run(capsys, "compress", EXAMPLE)
     assert status == 0 and err == ""
-    assert "compressed: new or rewritten history" in out
+    assert "compressed: new history" in out
     assert "recent: " in out and "drop" in out and "characters" in out
 
 
@@ -57,6 +58,18 @@ def test_delta_zero_gives_the_input_back(capsys, tmp_path):
     path, target = write(tmp_path, request), tmp_path / "out.json"
     status, out, _ = run(capsys, "compress", path, "--delta", "0", "-o", target)
     assert status == 0 and json.loads(target.read_text()) == request and "unchanged" in out
+
+
+def test_output_to_standard_output_is_the_request_alone(capsys, tmp_path):
+    status, out, _ = run(capsys, "compress", write(tmp_path, chat(40)), "-o", "-")
+    assert status == 0 and gemjax.validate(json.loads(out)) == [] and len(json.loads(out)["messages"]) < 82
+
+
+def test_a_target_without_a_folder_is_refused_before_any_work(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("gemjax.commands.compress.encoder_from", lambda arguments: pytest.fail("work was done"))
+    for option in ("-o", "--state"):
+        status, _, err = run(capsys, "compress", write(tmp_path, chat(40)), option, tmp_path / "none" / "x.json")
+        assert status == 2 and "its folder does not exist" in err
 
 
 def test_standard_input(capsys, monkeypatch):
@@ -170,6 +183,13 @@ def test_validate_reports_and_exits_1(capsys, tmp_path):
     assert f"{bad}: error: message 2: missing-result (id 'call_0')" in out
     status, out, _ = run(capsys, "validate", "--json", good)
     assert status == 0 and json.loads(out) == {str(good): []}
+
+
+def test_validate_goes_on_after_a_file_that_cannot_be_read(capsys, tmp_path):
+    good = write(tmp_path, chat(3), "good.json")
+    status, out, err = run(capsys, "validate", "--json", tmp_path / "none.json", good)
+    assert status == 2 and json.loads(out) == {str(tmp_path / "none.json"): None, str(good): []}
+    assert "No such file" in err
 
 
 def test_help_and_version_are_instant_and_import_nothing_heavy():

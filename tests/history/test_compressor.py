@@ -12,7 +12,7 @@ import pytest
 
 import gemjax
 from gemjax import GEMConfig, HistoryCompressor
-from gemjax.history import CostAwarePolicy, PaperPolicy
+from gemjax.history import CostAwarePolicy, Decision, PaperPolicy
 from tests.conftest import HashingEncoder
 from tests.history.contract import compact
 from tests.history.requests import BUILDERS, anthropic, chat, chat_block
@@ -52,7 +52,7 @@ def test_short_histories_are_left_alone():
     request = chat(15)
     result = compressor().compress(request)
     assert result.request is request and result.status == "unchanged"
-    assert result.reason == "15 complete blocks, fewer than the 16 from which compression starts"
+    assert result.reason == "15 complete removable blocks, fewer than the 16 from which compression starts"
     assert [b.why for b in result.blocks] == ["kept"] * 15
 
 
@@ -363,7 +363,7 @@ def test_a_keep_predicate_or_rule_that_raises_lets_the_request_through():
 
     request = chat(20)
     result = compressor().compress(request, keep=keep)
-    assert result.request is request and result.status == "failed" and "KeyError" in result.reason
+    assert result.request is request and result.status == "failed" and "keep raised KeyError" in result.reason
 
     class Bad:
         name = "bad"
@@ -389,14 +389,83 @@ def test_odd_content_compresses_like_any_other():
     assert result.status == "compressed" and result.chars_after == len(compact(result.request))
 
 
-def test_a_changed_message_in_the_middle_is_a_rewritten_history():
+def edited(request, index):
+    changed = copy.deepcopy(request)
+    changed["messages"][index]["content"] = "edited"
+    return changed
+
+
+def test_a_rewritten_history_is_selected_anew_where_its_cache_is_lost():
     gem = compressor()
     request = chat(40)
     gem.compress(request)
-    changed = copy.deepcopy(request)
-    changed["messages"][5]["content"] = "edited"
-    result = gem.compress(changed)
-    assert result.event and result.reason == "new or rewritten history, of which nothing is cached"
+    assert gem.compress(edited(request, 3)).event
+    other = compressor()
+    other.compress(request)
+    other.compress(chat(40)["messages"][:2] + chat(60)["messages"][90:])
+    assert other.state_dict()["events"] == 2
+
+
+def test_steering_the_last_turn_keeps_the_selection_and_what_is_cached():
+    gem = compressor()
+    request = chat(0)
+    for number in range(20):
+        request["messages"] += chat_block(number, result="x" * 400)
+        first = gem.compress(request)
+    steered = edited(request, -1)
+    result = gem.compress(steered)
+    assert "does not pay yet" in first.reason and "does not pay yet" in result.reason and not result.event
+    assert result.first_changed_message == len(request["messages"]) - 1
+    paper = HistoryCompressor(HashingEncoder(), GEMConfig.paper(encoder_timeout=None))
+    paper.compress(request)
+    assert "the history was rewritten" in paper.compress(steered).reason
+
+
+def test_what_the_caller_passed_in_is_named_when_it_fails():
+    request = chat(20)
+
+    class Broken:
+        name, delta, appends_evidence = "mine", 1.0, False
+
+        def decide(self, situation, memory):
+            return True
+
+    class Unsaveable(Broken):
+        def decide(self, situation, memory):
+            return Decision(True, "x", {"key": object()})
+
+    class ListRule:
+        name = "mine"
+
+        def __call__(self, view):
+            return [1, 2]
+
+    for gem, keep, text in [
+        (compressor(), lambda b: 1 / 0, "keep raised ZeroDivisionError: division by zero"),
+        (compressor(policy=Broken()), None, "policy 'mine' returned no usable Decision"),
+        (compressor(policy=Unsaveable()), None, "policy 'mine' returned no usable Decision"),
+        (compressor(rules=(ListRule(),)), None, "rule 'mine' must return block indices with reasons"),
+    ]:
+        result = gem.compress(request, keep=keep)
+        assert result.request is request and result.status == "failed" and result.reason.startswith(text)
+    assert "goal must be a string or None, got int" in compressor().compress(request, goal=3).reason
+
+
+def test_a_failure_is_logged_once_a_kind(caplog):
+    gem = HistoryCompressor(raising)
+    for _ in range(3):
+        gem.compress(chat(20))
+    assert len([r for r in caplog.records if "passed through uncompressed" in r.message]) == 1
+
+
+def test_vectors_on_disk_spare_a_restarted_process_its_encoding(tmp_path):
+    request = chat(30)
+    HistoryCompressor(HashingEncoder(), EVERYTHING, vectors=tmp_path).compress(request)
+    encoder = HashingEncoder()
+    HistoryCompressor(encoder, EVERYTHING, vectors=tmp_path).compress(request)
+    assert encoder.texts == 0
+    with pytest.raises(gemjax.ConfigError, match="an encoder with a name only"):
+        HistoryCompressor(raising, vectors=tmp_path)
 
 
 def test_reset_starts_anew():

@@ -10,7 +10,7 @@ from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Plan, Policy, Si
 
 
 def situation(plan=None, **changes):
-    values = {"blocks": 20, "new_blocks": 1, "first": False, "cold": False, "goal_changed": False}
+    values = {"blocks": 20, "new_blocks": 1, "first": False, "cold": False, "rewritten": False, "goal_changed": False}
     return Situation(**{**values, **changes}, plan=lambda: plan or Plan(0, 0, 0))
 
 
@@ -19,7 +19,7 @@ def situation(plan=None, **changes):
     [
         ({}, False, "no reselection is due"),
         ({"first": True}, True, "first eligible request"),
-        ({"cold": True}, True, "the history was rewritten"),
+        ({"rewritten": True}, True, "the history was rewritten"),
         ({"goal_changed": True}, True, "the goal changed"),
         ({"new_blocks": 255}, False, "no reselection is due"),
         ({"new_blocks": 256}, True, "256 new blocks since the last selection"),

@@ -128,6 +128,26 @@ def test_warnings_are_listed_on_request_only():
     assert rules(request, warnings=True) == ["arguments-type", "empty-calls"]
 
 
+def test_outputs_whose_calls_are_on_the_server_are_valid():
+    request = responses(1)
+    output = request["input"].pop()
+    request["input"] = [output]
+    assert rules(request) == ["orphan-result"]
+    assert rules({**request, "previous_response_id": "resp_1"}) == []
+    assert rules({**request, "conversation": "conv_1"}) == []
+
+
+def test_reasoning_without_its_item_is_a_warning():
+    request = responses(0)
+    request["input"] += [{"type": "reasoning", "id": "r", "summary": []}, {"role": "user", "content": "x"}]
+    assert rules(request) == [] and rules(request, warnings=True) == ["dangling-reasoning"]
+
+
+def test_gemini_requests_are_said_to_be_unread():
+    (problem,) = gemjax.validate({"contents": [{"role": "user", "parts": [{"text": "x"}]}]})
+    assert problem.rule == "no-messages" and "Gemini" in problem.message
+
+
 def test_unknown_format_is_a_configuration_error():
     with pytest.raises(
         gemjax.ConfigError, match="format must be one of auto, chat, responses, anthropic, got 'gemini'"

@@ -69,7 +69,7 @@ class ResponsesFormat:
         if name == "reasoning":
             summary = content_text(message.get("summary"), _TEXT, problems, "summary")
             body = content_text(message.get("content"), _TEXT, problems)
-            return View("assistant", reasoning=body or summary, problems=tuple(problems))
+            return View("assistant", reasoning=body or summary, thought=True, problems=tuple(problems))
         if name in _CLIENT_CALLS:
             return self._call(message, name, problems)
         if name in _OUTPUTS:
@@ -122,7 +122,7 @@ class ResponsesFormat:
                     problem(
                         "orphan-result",
                         "an output item follows no model turn with calls",
-                        "send the call it answers (with previous_response_id it may be on the server), or leave it out",
+                        "send the call it answers, or its previous_response_id, or leave it out",
                         view.results[0].id,
                         i,
                     )
@@ -138,7 +138,7 @@ class ResponsesFormat:
             turn = views[i:stop]
             calls = [c for v in turn for c in v.calls]
             if not calls:
-                if turn[-1].reasoning and not turn[-1].text and stop < n:
+                if turn[-1].thought and stop < n:
                     problems.append(
                         warning(
                             "dangling-reasoning",
