@@ -36,6 +36,27 @@ def replay_table(report: dict) -> str:
     return "\n".join(lines)
 
 
+def length_table(report: dict) -> str:
+    """Markdown: mean cost and top-3 of runs of some length."""
+    bounds = [(0, 31), (32, 99), (100, 10**9)]
+    groups = [[t for t in report["trajectories"] if low <= t["blocks"] <= high] for low, high in bounds]
+    heads = ("up to 31 blocks", "32 to 99", "100 and more")
+    lines = [
+        "| method | " + " | ".join(f"{head} ({len(g)} runs)" for head, g in zip(heads, groups, strict=True)) + " |",
+        "|---" * (len(groups) + 1) + "|",
+    ]
+    for name in report["methods"]:
+        if name == "none":
+            continue
+        cells = []
+        for group in groups:
+            rows = [t["methods"][name] for t in group]
+            retained = [r["top3"] for r in rows if r["top3"] is not None]
+            cells.append(f"{sum(r['cost_ratio'] for r in rows) / len(rows):.2f} / {sum(retained) / len(retained):.2f}")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def frontier_table(text: str) -> str:
     """Markdown from the table that bench/frontier.py prints."""
     rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines() if line.strip()]
@@ -65,6 +86,7 @@ def main() -> None:
     note = f"{n} recorded runs, {requests:,} requests, {cached['methods']['none']['checkpoints']:,} checkpoints"
     insert(ROOT / "README.md", "replay", f"{note}:\n\n{replay_table(cached)}")
     insert(ROOT / "docs" / "replay.md", "replay", f"{note}:\n\n{replay_table(cached)}")
+    insert(ROOT / "docs" / "replay.md", "lengths", length_table(cached))
     insert(ROOT / "docs" / "replay.md", "uncached", replay_table(uncached))
     insert(ROOT / "docs" / "replay.md", "frontier", frontier_table(Path(sys.argv[3]).read_text()))
 

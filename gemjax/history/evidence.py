@@ -424,8 +424,8 @@ class Affinity:
 
 PAPER_RULES: tuple[Rule, ...] = (Recent(), Goal(), State(), Errors(), Sources())
 """The paper's five rules with its limits (Table B.1)."""
-DEFAULT_RULES: tuple[Rule, ...] = (*PAPER_RULES, Affinity())
-"""The paper's five and `affinity`."""
+DEFAULT_RULES: tuple[Rule, ...] = (Recent(), Goal(), State(outside_recent=True), Errors(), Sources(), Affinity())
+"""The paper's five, with `state` spending its places on blocks that `recent` does not keep anyway, and `affinity`."""
 RULES: Mapping[str, Callable[..., Rule]] = MappingProxyType(
     {"recent": Recent, "goal": Goal, "state": State, "error": Errors, "source": Sources, "affinity": Affinity}
 )

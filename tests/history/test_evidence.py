@@ -433,7 +433,8 @@ def test_parameters_are_checked_at_construction(make, message):
 
 def test_presets():
     assert [r.name for r in PAPER_RULES] == ["recent", "goal", "state", "error", "source"]
-    assert DEFAULT_RULES[:5] == PAPER_RULES and DEFAULT_RULES[5] == Affinity()
+    assert DEFAULT_RULES[:2] + DEFAULT_RULES[3:5] == PAPER_RULES[:2] + PAPER_RULES[3:]
+    assert DEFAULT_RULES[2] == State(outside_recent=True) and DEFAULT_RULES[5] == Affinity()
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
     assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 9)
 

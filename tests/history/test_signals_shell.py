@@ -173,7 +173,8 @@ NOT_WRITES = [
     "tar tzf a.tgz", "unzip -l a.zip", "echo update", "which install", "man rm", "type rm", "docker ps",
     "docker logs x",
     "kubectl get pods", "sqlite3 app.db 'select * from t'", "black --check .", "prettier src/a.ts", "cd /tmp", "# rm x",
-    "find . -name '*.py'", "grep -o x y", "echo hi | wc -l", "true", "", "   \n", "for f in a b; do echo $f; done",
+    "find . -name '*.py'", "grep -o x y", "echo hi | wc -l",
+    "ls | tee /dev/stderr | wc", "cat x | tee /dev/null", "true", "", "   \n", "for f in a b; do echo $f; done",
     "cat <<EOF\nrm -rf x > y\nEOF", "bash -n script.sh", "python -m pytest tests/test_x.py", "ssh host ls",
 ]  # fmt: skip
 

@@ -28,8 +28,11 @@ class Context:
     bodies: list[str]
 
     def write(self, words: list[str], otherwise: str = "computed file name") -> None:
-        """Writes every word; with no usable one (`xargs rm`), the artifact `otherwise`."""
-        if not any([self.effects.write(word, self.cwd) for word in words]):
+        """Writes every word; with no usable one (`xargs rm`), the artifact `otherwise`. Devices keep nothing."""
+        kept = [word for word in words if not word.startswith("/dev/")]
+        if words and not kept:
+            return
+        if not any([self.effects.write(word, self.cwd) for word in kept]):
             self.effects.write_artifact(otherwise)
 
     def touch(self, words: list[str]) -> None:
