@@ -18,28 +18,30 @@ class Sensitivity(NamedTuple):
         products: $\\langle g_i, h_i \\rangle$, `[n]`: the loss falls by about this much when token i's embedding is
             set to zero.
         loss: the loss itself, a scalar.
+        detail: what the loss function returned beside the loss.
     """
 
     scores: Array
     products: Array
     loss: Array
+    detail: Any
 
 
-def sensitivity(loss: Callable[..., Array], embeddings: Float[Array, "n d"], *args: Any) -> Sensitivity:
+def sensitivity(loss: Callable[..., Any], embeddings: Float[Array, "n d"], *args: Any) -> Sensitivity:
     r"""Sensitivity $S_i = \lVert \nabla_{h_i} L \odot h_i \rVert_2$ of each token (Eq. 3, 6) for any loss.
 
     $S_i^2 = \sum_j g_{ij}^2 h_{ij}^2$ is exactly the trace of the diagonal empirical Fisher of $h_i$ weighted by
     $h_i^2$. One forward and one backward pass; jit- and vmap-safe.
 
     Args:
-        loss: `loss(embeddings, *args) -> scalar`.
+        loss: `loss(embeddings, *args) -> (scalar, detail)`; the detail (any pytree, or None) is handed on.
         embeddings: input embeddings $h$, `[n, d]`.
         args: passed on, not differentiated.
     """
     require_rank("embeddings", embeddings, 2)
-    value, gradient = jax.value_and_grad(loss)(embeddings, *args)
+    (value, detail), gradient = jax.value_and_grad(loss, has_aux=True)(embeddings, *args)
     weighted = gradient * embeddings
-    return Sensitivity(token_norms(weighted), weighted.sum(-1), value)
+    return Sensitivity(token_norms(weighted), weighted.sum(-1), value, detail)
 
 
 def token_norms(weighted: Float[Array, "n d"]) -> Float[Array, "n"]:
