@@ -26,7 +26,23 @@ _PUBLIC = {
     "validate": "gemjax.history",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = [
+    "CompressionResult",
+    "ConfigError",
+    "Encoder",
+    "EncoderError",
+    "FlaxSentenceEncoder",
+    "GEMConfig",
+    "GemjaxError",
+    "HistoryCompressor",
+    "Problem",
+    "RequestError",
+    "SentenceTransformerEncoder",
+    "StateError",
+    "WeightsError",
+    "__version__",
+    "validate",
+]
 
 if TYPE_CHECKING:
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder

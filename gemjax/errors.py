@@ -2,7 +2,8 @@
 
 
 class GemjaxError(Exception):
-    """Root of the tree: GemjaxError <- ConfigError, RequestError, EncoderError, WeightsError, StateError."""
+    """Root of the tree: GemjaxError <- ConfigError, RequestError, EncoderError, WeightsError, StateError,
+    MemoryBankError."""
 
 
 class ConfigError(GemjaxError, ValueError):
@@ -10,7 +11,7 @@ class ConfigError(GemjaxError, ValueError):
 
 
 class RequestError(GemjaxError, ValueError):
-    """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict=True`, CLI)."""
+    """A request cannot be read or is invalid for its provider. Raised only where no agent waits (`strict`, CLI)."""
 
 
 class EncoderError(GemjaxError, RuntimeError):
@@ -23,3 +24,7 @@ class WeightsError(GemjaxError, RuntimeError):
 
 class StateError(GemjaxError, ValueError):
     """A saved state cannot be loaded (wrong version, damaged, of another configuration). Nothing was changed."""
+
+
+class MemoryBankError(GemjaxError, ValueError):
+    """A call on a memory bank cannot be carried out (ids, vectors, texts, k). The bank is unchanged."""

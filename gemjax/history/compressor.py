@@ -11,7 +11,7 @@ from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
 from gemjax.history.state import SessionState
 from gemjax.history.step import Keep, Session, Step, policy_of
-from gemjax.history.vectors import GuardedEncoder
+from gemjax.history.vectors import SharedEncoder
 
 
 class HistoryCompressor:
@@ -40,7 +40,7 @@ class HistoryCompressor:
             )
         self.config = config or GEMConfig()
         self.strict = strict
-        self._encoder = GuardedEncoder(encoder, self.config.encoder_timeout)
+        self._encoder = SharedEncoder(encoder, self.config.encoder_timeout)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -21,8 +21,9 @@ class GEMConfig:
         policy: `"cost-aware"`, `"paper"`, or any `Policy`.
         min_blocks: requests with fewer complete blocks are left alone (5.3).
         max_sessions: sessions remembered; the least recently used one is forgotten first.
-        encoder_timeout: seconds that a request waits for its vectors; after that it goes through unchanged while the
-            encoder works on in the background. None waits for ever.
+        encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
+            unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
+            a `CachedEncoder` already has its own.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """

@@ -6,12 +6,17 @@ from rich.text import Text
 
 from gemjax.history.result import BlockRecord, CompressionResult
 
+_PIPE_WIDTH = 140
+
 
 def print_result(result: CompressionResult, width: int | None = None, console: Console | None = None) -> None:
-    """Print the summary and one line a block."""
-    console = console or Console(width=width, soft_wrap=False)
+    """Print one line a block and the summary; `width` in characters (default: the terminal's, 140 in a pipe)."""
+    if console is None:
+        console = Console(width=width)
+        if width is None and not console.is_terminal:
+            console = Console(width=_PIPE_WIDTH)
     if result.blocks:
-        console.print(_table(result.blocks))
+        console.print(_table(result.blocks, console.width))
     console.print(summary(result), highlight=False)
 
 
@@ -34,26 +39,32 @@ def summary(result: CompressionResult) -> Text:
     return text
 
 
-def _table(blocks: list[BlockRecord]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right")
+def _table(blocks: list[BlockRecord], width: int) -> Table:
+    # What is left beside the four narrow columns and the gaps; the reason gets the larger half.
+    room = max(width - 30, 40)
+    label_width = room * 2 // 5
+    table = Table(box=None, pad_edge=False, header_style="bold", show_lines=False)
+    table.add_column("#", justify="right", width=4)
     table.add_column("", width=4)
-    table.add_column("chars", justify="right")
-    table.add_column("resid", justify="right")
-    table.add_column("block", overflow="ellipsis", no_wrap=True, ratio=3)
-    table.add_column("why", overflow="fold", ratio=4)
+    table.add_column("chars", justify="right", width=8)
+    table.add_column("new", justify="right", width=4)
+    table.add_column("block", no_wrap=True, width=label_width)
+    table.add_column("why", overflow="fold", width=room - label_width)
     for block in blocks:
-        style = "" if block.kept else "dim"
         table.add_row(
             str(block.index),
             Text("keep", "green") if block.kept else Text("drop", "red"),
             f"{block.chars:,}",
             "" if block.residual is None else f"{block.residual:.2f}",
-            Text(printable(block.label)),
+            Text(_shorten(printable(block.label), label_width)),
             Text(printable(block.why)),
-            style=style,
+            style="" if block.kept else "dim",
         )
     return table
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "\u2026"
 
 
 def printable(text: str) -> str:

@@ -62,13 +62,24 @@ class Decision:
 class Policy(Protocol):
     """Decides at each eligible request whether the forwarded set is chosen anew. Must not raise, and keeps no state."""
 
-    name: str
-    delta: float
-    """Default share of the request's characters that one selection may remove."""
-    appends_evidence: bool
-    """Whether evidence that a rule names between reselections comes back (A.10)."""
+    @property
+    def name(self) -> str:
+        """Short name; a saved state says which policy wrote it."""
+        ...
 
-    def decide(self, situation: Situation, memory: Memory) -> Decision: ...
+    @property
+    def delta(self) -> float:
+        """Default share of the request's characters that one selection may remove."""
+        ...
+
+    @property
+    def appends_evidence(self) -> bool:
+        """Whether evidence that a rule names between reselections comes back (A.10)."""
+        ...
+
+    def decide(self, situation: Situation, memory: Memory) -> Decision:
+        """Reselect at this request or not."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)

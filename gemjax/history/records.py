@@ -1,10 +1,14 @@
 """What every wire format is parsed into: calls, results, exchanges and removable blocks (paper 3.1, B.1)."""
 
 import dataclasses
+import json
 from functools import cached_property
 
 SELECTION_CHARS = 12_000
 """Longest selection text of a block, in characters (paper B.1)."""
+
+LABEL_CHARS = 120
+"""Longest label of a block, in characters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,9 +62,8 @@ class BlockContent:
     def label(self) -> str:
         """One short line for a table, such as `bash: pytest -q`."""
         first = self.calls[0]
-        argument = " ".join(first.arguments.split())
         more = f" (+{len(self.calls) - 1})" if len(self.calls) > 1 else ""
-        return f"{first.name}{more}: {argument}"[:80]
+        return f"{first.name}{more}: {_gist(first.arguments)}"[:LABEL_CHARS]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,6 +79,19 @@ class Block:
     key: str
     chars: int
     content: BlockContent
+
+
+def _gist(arguments: str) -> str:
+    """The first argument that says something, on one line; the text itself if it is no JSON object."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = arguments
+    if isinstance(value, dict):
+        value = next((v for v in value.values() if v not in (None, "", [], {})), "")
+    if isinstance(value, list):
+        value = " ".join(v if isinstance(v, str) else json.dumps(v) for v in value)
+    return " ".join(str(value)[: 4 * LABEL_CHARS].split())
 
 
 def _clip(text: str, limit: int = SELECTION_CHARS) -> str:

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from gemjax.errors import ConfigError, RequestError
+from gemjax.errors import RequestError
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.config import GEMConfig
-from gemjax.history.evidence import EvidenceView
+from gemjax.history.evidence import EvidenceView, apply_rules
 from gemjax.history.policy import Decision, Plan, Policy, Situation
 from gemjax.history.records import Block, BlockContent
 from gemjax.history.result import BlockRecord, CompressionResult, EncoderUsage, Status
 from gemjax.history.selector import Selection, complete, footprint, removable
 from gemjax.history.signals import BlockSignals, signals
 from gemjax.history.state import SessionState, prefix_digest, text_digest
-from gemjax.history.vectors import BlockVectors, GuardedEncoder
+from gemjax.history.vectors import BlockVectors, SharedEncoder
 
 Keep = Callable[[Block], bool]
 
@@ -41,7 +41,7 @@ class Step:
     """One request on its way through a session."""
 
     config: GEMConfig
-    encoder: GuardedEncoder
+    encoder: SharedEncoder
     session: Session
     request: Any
     goal: str | None
@@ -56,7 +56,9 @@ class Step:
             raise RequestError(f"invalid request: {parsed.problems[0]}{more}")
         n = len(parsed.blocks)
         if n < self.config.min_blocks:
-            self._sent(frozenset())
+            state = self._state(frozenset(), self.previous.core, self.previous.at, 0, self.previous.memory)
+            changed = self._sent(frozenset())
+            self.session.state = state
             count = f"{n} complete block{'s' * (n != 1)}"
             reason = f"{count}, fewer than the {self.config.min_blocks} from which compression starts"
             return self._result("unchanged", reason, frozenset(), None, changed=changed)
@@ -77,8 +79,9 @@ class Step:
         return self._result(status, decision.reason, dropped, selection, request, event, changed)
 
     def passed_through(self) -> None:
-        """The original goes out; the saved set stays for the next request."""
-        self._sent(frozenset())
+        """The original goes out; the saved set stays for the next request. Never raises, whatever `run` met."""
+        parsed = self.__dict__.get("parsed")
+        self.session.sent = None if parsed is None else [record.digest for record in parsed.records]
 
     def _state(
         self, dropped: frozenset[int], core: tuple[int, ...], at: int, event: int, memory: Mapping[str, Any]
@@ -156,13 +159,7 @@ class Step:
             latest=self._latest,
             similarity=lambda name: self._similarities[:, ("goal", "state", "action").index(name)],
         )
-        found: dict[str, dict[int, str]] = {}
-        for rule in self.config.rules:
-            named = rule(view)
-            bad = [i for i in named if not 0 <= i < len(blocks)]
-            if bad:
-                raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(blocks)}")
-            found[rule.name] = view.record(rule.name, named)
+        found = apply_rules(self.config.rules, view)
         if self.parsed.last_block is not None:
             found["latest"] = {self.parsed.last_block: "the model is about to answer it"}
         if self.pinned:
@@ -329,7 +326,10 @@ class Step:
         if i in dropped:
             if rules:
                 return "dropped at the last selection; comes back at the next: " + _listed(rules)
-            return "no rule names it and the core covers it"
+            covered = (
+                "" if selection is None else f", and the core covers {1 - selection.residual[i]:.0%} of its direction"
+            )
+            return f"no rule names it{covered}"
         if rules:
             return _listed(rules)
         if i in core:

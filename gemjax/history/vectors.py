@@ -1,7 +1,7 @@
-"""Block vectors of one session, and an encoder that can fail or hang without taking the request with it."""
+"""Block vectors of one session, and the encoder that sessions share."""
 
+import dataclasses
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,72 +19,35 @@ def bucket(n: int) -> int:
     return max(SMALLEST_BUCKET, 1 << max(n - 1, 0).bit_length())
 
 
-class GuardedEncoder:
-    """Runs an encoder off the request's thread, with a time limit; loads it on first use.
-
-    A call that runs out of time goes on in the background and fills the cache, so that a later request finds its
-    vectors; until then further calls fail at once instead of piling up threads.
-    """
+class SharedEncoder:
+    """The compressor's encoder with its cache; found on first use, so that building a compressor costs nothing."""
 
     def __init__(self, encoder: Any, timeout: float | None) -> None:
         self._given = encoder
         self._timeout = timeout
         self._cached: Any = None
-        self._running = threading.Lock()
-        self._late: threading.Event | None = None
+        self._lock = threading.Lock()
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, EncoderUsage]:
-        """Unit rows `[n, d]` and what they cost. Raises `EncoderError`, and nothing else."""
-        if self._timeout is None:
-            with self._running:
-                return self._run(texts)
-        deadline = time.monotonic() + self._timeout
-        late = self._late is not None and not self._late.is_set()
-        if late or not self._running.acquire(timeout=self._timeout):
-            raise EncoderError("the encoder is still busy with an earlier request")
-        done = threading.Event()
-        outcome: list[Any] = []
+        """Unit rows `[n, d]` and what they cost. Raises `GemjaxError`s: `EncoderError`, `WeightsError`."""
+        cached = self._resolve()
+        before = dataclasses.replace(cached.usage)
+        rows = cached.encode(texts)
+        after = cached.usage
+        tokens = None if after.tokens is None else after.tokens - (before.tokens or 0)
+        return rows, EncoderUsage(
+            after.misses - before.misses, tokens, after.hits - before.hits, after.seconds - before.seconds
+        )
 
-        def work() -> None:
-            try:
-                outcome.append(self._run(texts))
-            except BaseException as error:
-                outcome.append(error)
-            finally:
-                self._running.release()
-                done.set()
-
-        threading.Thread(target=work, name="gemjax-encoder", daemon=True).start()
-        if not done.wait(max(deadline - time.monotonic(), 0.0)):
-            self._late = done
-            raise EncoderError(
-                f"the encoder took longer than {self._timeout:g} s; it works on in the background "
-                "(set encoder_timeout to wait longer)"
-            )
-        result = outcome[0]
-        if isinstance(result, BaseException):
-            raise result
-        return result  # type: ignore[no-any-return]
-
-    def _run(self, texts: list[str]) -> tuple[np.ndarray, EncoderUsage]:
-        try:
+    def _resolve(self) -> Any:
+        with self._lock:
             if self._cached is None:
                 from gemjax.encoders import CachedEncoder, as_encoder
 
                 encoder = as_encoder(self._given)
-                self._cached = encoder if isinstance(encoder, CachedEncoder) else CachedEncoder(encoder)
-            before = self._cached.usage.snapshot()
-            rows = self._cached.encode(texts)
-            after = self._cached.usage.snapshot()
-        except EncoderError:
-            raise
-        except Exception as error:
-            raise EncoderError(f"the encoder failed: {type(error).__name__}: {error}") from error
-        tokens = None if after.tokens is None else after.tokens - (before.tokens or 0)
-        usage = EncoderUsage(
-            after.texts - before.texts, tokens, after.hits - before.hits, after.seconds - before.seconds
-        )
-        return rows, usage
+                known = isinstance(encoder, CachedEncoder)
+                self._cached = encoder if known else CachedEncoder(encoder, timeout=self._timeout)
+            return self._cached
 
 
 class BlockVectors:
@@ -115,7 +78,8 @@ class BlockVectors:
                 before = self.matrix.shape[1]
                 raise EncoderError(f"the encoder returned {rows.shape[1]} dimensions, earlier in the session {before}")
             grown = np.zeros((bucket(total), rows.shape[1]), np.float32)
-            grown[:n] = self.matrix[:n]
+            if n:
+                grown[:n] = self.matrix[:n]
             self.matrix = grown
         self.matrix[n:total] = rows
         self._keys.extend(b.key for b in blocks)

@@ -1,0 +1,58 @@
+"""Replay recorded agents and show what each way of shortening their history would have cost."""
+
+import argparse
+
+from gemjax.commands.files import print_json
+from gemjax.commands.options import (
+    add_encoder_options,
+    cache_directory,
+    encoder_from,
+    prices,
+    start_jax,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="recorded trajectories, or folders of them")
+    parser.add_argument("--policy", choices=("cost-aware", "paper"), help="only this policy (default: both)")
+    parser.add_argument(
+        "--methods", metavar="A,B,...", help="only these methods (default: both policies and all baselines)"
+    )
+    parser.add_argument("--delta", type=float, metavar="X", help="largest share of characters to remove, 0 to 1")
+    parser.add_argument(
+        "--prices",
+        metavar="R,W,U",
+        type=prices,
+        default=(0.1, 1.25, 1.0),
+        help="prices of cached, newly cached and uncached input (default 0.1,1.25,1.0)",
+    )
+    parser.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
+    parser.add_argument("--json", action="store_true", help="print one object: methods, trajectories")
+    parser.add_argument("--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next replay")
+    add_encoder_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    start_jax(arguments)
+
+    from gemjax.history.replay import Prices
+    from gemjax.history.replay import run as replay
+
+    methods = arguments.methods.split(",") if arguments.methods else None
+    if methods is None and arguments.policy:
+        methods = ["none", arguments.policy]
+    report = replay(
+        arguments.paths,
+        methods,
+        arguments.delta,
+        Prices(*arguments.prices),
+        encoder_from(arguments),
+        progress=True,
+        use_goal=arguments.goal,
+        disk=None if arguments.no_vector_cache else cache_directory() / "vectors",
+    )
+    if arguments.json:
+        print_json(report.to_json())
+    else:
+        report.print()
+    return 130 if report.interrupted else 0

@@ -1,0 +1,22 @@
+"""Encoders: texts to unit vectors.
+
+Importing this loads neither JAX nor torch, and touches no device; an encoder loads what it needs when it is made.
+"""
+
+from gemjax.encoders.cached import CachedEncoder, EncoderUsage
+from gemjax.encoders.default import default_encoder, load_encoder
+from gemjax.encoders.flax_encoder import FlaxSentenceEncoder
+from gemjax.encoders.protocol import CallableEncoder, Encoder, as_encoder
+from gemjax.encoders.torch_encoder import SentenceTransformerEncoder
+
+__all__ = [
+    "CachedEncoder",
+    "CallableEncoder",
+    "Encoder",
+    "EncoderUsage",
+    "FlaxSentenceEncoder",
+    "SentenceTransformerEncoder",
+    "as_encoder",
+    "default_encoder",
+    "load_encoder",
+]

@@ -1,0 +1,236 @@
+"""LoCoMo retrieval: which method finds the turns that a question's answer rests on (DESIGN 7; paper, tables 2 and 11)."""
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from gemjax.errors import ConfigError, RequestError
+from gemjax.evaluation.hubness import hubness, occurrences
+from gemjax.evaluation.rankings import METHODS, Corpus, Method
+from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+KS = (1, 5, 10, 50)
+BASELINE = "cosine"
+MEASURES = tuple(f"{measure}@{k}" for measure in ("hit", "recall", "all") for k in KS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """One question. `literal` is the evidence as written; `gold` the turns it names after cleaning."""
+
+    text: str
+    category: int
+    answered: bool
+    """Carries the field `answer`: the paper's 1,542 questions are those."""
+    literal: tuple[str, ...]
+    gold: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation: turns in order, and its questions."""
+
+    id: str
+    turn_ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+def load_locomo(path: str | os.PathLike[str]) -> list[Conversation]:
+    """Read conversations in LoCoMo's original schema. Raises RequestError naming what is wrong."""
+    try:
+        data = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as exc:
+        raise RequestError(f"cannot read {path}: {exc}") from exc
+    if not isinstance(data, list) or not data:
+        raise RequestError(f"{path}: expected a non-empty list of conversations")
+    out = []
+    for number, sample in enumerate(data):
+        try:
+            out.append(_conversation(sample, number))
+        except (KeyError, TypeError, AttributeError, ValueError) as exc:
+            raise RequestError(f"{path}: conversation {number} is not in LoCoMo's schema ({exc!r})") from exc
+    return out
+
+
+def turn_text(turn: dict[str, Any]) -> str:
+    """`Speaker: text [caption of the shared picture]`."""
+    text = f"{turn['speaker']}: {turn['text']}"
+    return f"{text} [{turn['blip_caption']}]" if turn.get("blip_caption") else text
+
+
+def _conversation(sample: dict[str, Any], number: int) -> Conversation:
+    sessions = sample["conversation"]
+    numbers = sorted(int(m[1]) for key in sessions if (m := re.fullmatch(r"session_(\d+)", key)))
+    turns = [turn for n in numbers for turn in sessions[f"session_{n}"]]
+    ids = tuple(str(turn["dia_id"]) for turn in turns)
+    place = {_normal(id): i for i, id in enumerate(ids)}
+    questions = []
+    for qa in sample["qa"]:
+        literal = tuple(str(e) for e in qa.get("evidence") or ())
+        named = (_normal(id) for entry in literal for id in re.findall(r"D:?\d+:\d+", entry))
+        gold = sorted({place[id] for id in named if id in place})
+        questions.append(Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold)))
+    return Conversation(
+        str(sample.get("sample_id", number)), ids, tuple(turn_text(turn) for turn in turns), tuple(questions)
+    )
+
+
+def _normal(id: str) -> tuple[int, int]:
+    """`D30:05` and `D:30:5` are (30, 5)."""
+    session, turn = re.findall(r"\d+", id)
+    return int(session), int(turn)
+
+
+def encode(
+    conversations: Sequence[Conversation], encoder: Any = None, progress: Callable[[str], None] | None = None
+) -> list[Corpus]:
+    """Encode turns and questions with `encoder` (None: the default one)."""
+    from gemjax.encoders import as_encoder
+
+    encoder = as_encoder(encoder)
+    out = []
+    for conversation in conversations:
+        if progress:
+            progress(f"encoding {conversation.id}: {len(conversation.texts)} turns")
+        questions = [question.text for question in conversation.questions]
+        texts = list(conversation.texts)
+        out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions)))
+    return out
+
+
+def outcomes(
+    conversation: Conversation, ranking: Int[np.ndarray, "q k"], *, literal: bool = False
+) -> Float[np.ndarray, "q m"]:
+    """One row a question, one column a measure of `MEASURES`; NaN where the cleaned evidence names no turn.
+
+    Literal follows the benchmark's own script: string equality, and 1.0 for a question without evidence.
+    """
+    out = np.full((len(conversation.questions), len(MEASURES)), math.nan)
+    for row, question, found in zip(out, conversation.questions, ranking.tolist(), strict=True):
+        gold: set[Any] = set(question.literal) if literal else set(question.gold)
+        ranked = [conversation.turn_ids[i] for i in found] if literal else found
+        if gold:
+            seen = np.array([len(gold.intersection(ranked[:k])) for k in KS])
+            row[:] = np.concatenate([seen > 0, seen / len(gold), seen == len(gold)])
+        elif literal:
+            row[:] = 1.0
+    return out
+
+
+def _summaries(
+    conversations: Sequence[Conversation], parts: Sequence[Float[np.ndarray, "q m"]], resamples: int
+) -> dict[str, dict[str, Any]]:
+    """By measure. Micro and macro are over the questions that carry an answer; macro is the mean of the categories 1 to
+    4 (a handful of category-5 questions carry an answer: they must not make up a fifth of a number)."""
+    questions = [q for c in conversations for q in c.questions]
+    rows = np.concatenate(parts)
+    category = np.array([q.category for q in questions])
+    known = ~np.isnan(rows[:, 0])
+    answered = known & np.array([q.answered for q in questions], bool)
+    group = np.repeat(np.arange(len(conversations)), [len(c.questions) for c in conversations])
+    # Category 5 stands apart, over all of its questions: they have evidence though (nearly) none has an answer.
+    chosen = {c: (known if c == 5 else answered) & (category == c) for c in CATEGORIES}
+    means = {c: rows[mask].mean(0) if mask.any() else np.full(len(MEASURES), math.nan) for c, mask in chosen.items()}
+    used = rows[answered]
+    micro = used.mean(0) if len(used) else np.full(len(MEASURES), math.nan)
+    present = [means[c] for c in (1, 2, 3, 4) if chosen[c].any()]
+    macro = np.mean(present, axis=0) if present else np.full(len(MEASURES), math.nan)
+    intervals = {}
+    if resamples:
+        intervals["interval_questions"] = bootstrap_intervals(used, resamples=resamples)
+        intervals["interval_conversations"] = bootstrap_intervals(used, group[answered], resamples=resamples)
+    return {
+        measure: {
+            "micro": float(micro[i]),
+            "macro": float(macro[i]),
+            "n": len(used),
+            **{name: [float(x) for x in interval[i]] for name, interval in intervals.items()},
+            "categories": {
+                str(c): {"name": name, "value": float(means[c][i]), "n": int(chosen[c].sum())}
+                for c, name in CATEGORIES.items()
+            },
+        }
+        for i, measure in enumerate(MEASURES)
+    }
+
+
+def evaluate(
+    conversations: Sequence[Conversation],
+    corpora: Sequence[Corpus],
+    methods: dict[str, tuple[str, Method]] | Sequence[str] | None = None,
+    *,
+    resamples: int = 2000,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Rank every question with every method. Returns a JSON-ready report; see docs/locomo.md for its fields.
+
+    Raises: ConfigError for an unknown method.
+    """
+    chosen = _chosen(methods)
+    report: dict[str, Any] = {"data": describe(conversations), "k": list(KS), "methods": {}}
+    answered = np.array([q.answered for c in conversations for q in c.questions], bool)
+    hits: dict[str, np.ndarray] = {}
+    for name, (about, method) in chosen.items():
+        if progress:
+            progress(f"ranking with {name}")
+        rankings = [method(corpus, max(KS)) for corpus in corpora]
+        pairs = list(zip(conversations, rankings, strict=True))
+        literal = [outcomes(c, ranking, literal=True) for c, ranking in pairs]
+        cleaned = [outcomes(c, ranking) for c, ranking in pairs]
+        tables = {
+            "literal": _summaries(conversations, literal, resamples),
+            "cleaned": _summaries(conversations, cleaned, resamples),
+        }
+        entry: dict[str, Any] = {"about": about}
+        entry |= {measure: {kind: table[measure] for kind, table in tables.items()} for measure in MEASURES}
+        column = np.concatenate(cleaned)[:, MEASURES.index("hit@10")]
+        hits[name] = column[answered & ~np.isnan(column)] > 0
+        per = [hubness(occurrences(ranking[:, :10], len(c.texts))) for c, ranking in pairs]
+        entry["hubness@10"] = {key: float(np.mean([p[key] for p in per])) for key in per[0]}
+        report["methods"][name] = entry
+    for name, entry in report["methods"].items():
+        if name != BASELINE and BASELINE in hits:
+            entry["mcnemar_vs_cosine"] = mcnemar(hits[name], hits[BASELINE])
+    return report
+
+
+def _chosen(methods: dict[str, tuple[str, Method]] | Sequence[str] | None) -> dict[str, tuple[str, Method]]:
+    if methods is None:
+        return METHODS
+    if isinstance(methods, dict):
+        return methods
+    if unknown := [name for name in methods if name not in METHODS]:
+        raise ConfigError(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
+    return {name: METHODS[name] for name in methods}
+
+
+def describe(conversations: Sequence[Conversation]) -> dict[str, Any]:
+    """Counts, and what cleaning the evidence had to mend."""
+    questions = [q for c in conversations for q in c.questions]
+    entries = [(c, e) for c in conversations for q in c.questions for e in q.literal]
+    plain = re.compile(r"D[1-9]\d*:[1-9]\d*")
+    return {
+        "conversations": len(conversations),
+        "turns": sum(len(c.texts) for c in conversations),
+        "questions": len(questions),
+        "answered": sum(q.answered for q in questions),
+        "categories": {
+            str(key): {"name": name, "n": sum(q.category == key for q in questions)} for key, name in CATEGORIES.items()
+        },
+        "evidence": {
+            "entries": len(entries),
+            "malformed": sum(plain.fullmatch(e) is None for _, e in entries),
+            "pointing_nowhere": sum(plain.fullmatch(e) is not None and e not in c.turn_ids for c, e in entries),
+            "questions_without": sum(not q.literal for q in questions),
+        },
+    }

@@ -1,0 +1,90 @@
+"""The retrieval methods that the LoCoMo table compares: each ranks the memories of one conversation for its questions."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from gemjax.errors import ConfigError
+from gemjax.memory import MemoryBank, MemoryConfig
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Corpus:
+    """One conversation, encoded. Rows are unit vectors."""
+
+    texts: list[str]
+    questions: list[str]
+    memories: Float[np.ndarray, "n d"]
+    queries: Float[np.ndarray, "q d"]
+
+
+Ranking = Int[np.ndarray, "q k"]
+Method = Callable[[Corpus, int], Ranking]
+
+
+def by_score(scores: Float[np.ndarray, "q n"], k: int) -> Ranking:
+    """The k best columns of each row, ties to the lower one."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def bank_method(config: MemoryConfig, metric: str = "fused") -> Method:
+    """A MemoryBank with these settings: what a user gets."""
+
+    def rank(corpus: Corpus, k: int) -> Ranking:
+        bank = MemoryBank(config=config)
+        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories)
+        hits = bank.search_batch(corpus.queries, k, metric=metric)
+        return np.array([[hit.id for hit in row] for row in hits])
+
+    return rank
+
+
+def _centred_cosine(corpus: Corpus, k: int) -> Ranking:
+    mean = corpus.memories.mean(0)
+    memories = corpus.memories - mean
+    memories /= np.maximum(np.linalg.norm(memories, axis=1, keepdims=True), 1e-12)
+    return by_score((corpus.queries - mean) @ memories.T, k)
+
+
+def _csls(corpus: Corpus, k: int) -> Ranking:
+    """Cross-domain similarity local scaling (Conneau et al. 2018), `2 cos - r(memory)`. r is a memory's mean cosine to
+    its 10 nearest other memories: a bank does not know tomorrow's questions. The query's own r cannot change a ranking."""
+    among = corpus.memories @ corpus.memories.T
+    np.fill_diagonal(among, -np.inf)
+    near = min(10, len(among) - 1)
+    local = np.sort(among, axis=1)[:, len(among) - near :].mean(1) if near else np.zeros(len(among))
+    return by_score(2 * corpus.queries @ corpus.memories.T - local, k)
+
+
+def _bm25(corpus: Corpus, k: int) -> Ranking:
+    """BM25 of the package `bm25s` at its defaults, English stop words, no stemming: the words themselves as a baseline."""
+    try:
+        import bm25s
+    except ImportError as exc:
+        raise ConfigError("method 'bm25' needs the package bm25s: pip install 'gemjax[eval]'") from exc
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(corpus.texts, stopwords="en", show_progress=False), show_progress=False)
+    words = bm25s.tokenize(corpus.questions, stopwords="en", show_progress=False, return_ids=False)
+    return by_score(np.array([index.get_scores(question) for question in words]), k)
+
+
+def _simple(**settings: Any) -> Method:
+    return bank_method(MemoryConfig(**settings))
+
+
+METHODS: dict[str, tuple[str, Method]] = {
+    "cosine": ("plain cosine: the baseline", bank_method(MemoryConfig(), "cosine")),
+    "centred_cosine": ("cosine after subtracting the mean memory", _centred_cosine),
+    "diagonal": ("diagonal Mahalanobis score", _simple(model="diagonal", alpha=0.0)),
+    "riemannian": ("the paper, alpha = 0", _simple(alpha=0.0)),
+    "fused": ("the paper, alpha = 0.5", _simple(alpha=0.5)),
+    "fused_0.9": ("the paper, alpha = 0.9", _simple(alpha=0.9)),
+    "tuned": ("MemoryConfig.tuned(), fitted to other conversations of LoCoMo", bank_method(MemoryConfig.tuned())),
+    "distance": ("minus squared Mahalanobis distance, alpha = 0", _simple(form="distance", alpha=0.0)),
+    "metric_cosine": ("cosine in the metric, alpha = 0", _simple(form="cosine", alpha=0.0)),
+    "csls": ("cosine with local scaling", _csls),
+    "bm25": ("BM25 on the words", _bm25),
+}

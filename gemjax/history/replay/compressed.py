@@ -1,0 +1,135 @@
+"""The compressor as a replayed method, with every promise it makes checked at each request."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gemjax.errors import GemjaxError
+from gemjax.history.compressor import HistoryCompressor
+from gemjax.history.config import GEMConfig
+from gemjax.history.replay.moment import Moment, Reference
+from gemjax.history.replay.tokens import TokenCounter
+from gemjax.history.replay.trajectory import Trajectory
+from gemjax.history.result import CompressionResult
+
+
+class BrokenPromise(GemjaxError, AssertionError):
+    """A forwarded request violates an invariant of GEM (A.3). Always a defect of gemjax, never of the recording."""
+
+
+class MeteredEncoder:
+    """Passes texts on to an encoder that several methods share, and counts what one method alone would have encoded.
+
+    A text counts once a trajectory, since each method would have a cache of its own.
+    """
+
+    def __init__(self, encoder: Any, counter: TokenCounter, known: dict[str, int]) -> None:
+        self.name: str = encoder.name
+        self.dim: int = encoder.dim
+        self.texts = 0
+        self.tokens = 0
+        self._encoder = encoder
+        self._counter = counter
+        # Shared with the other methods' meters, so that each text is tokenised once.
+        self._known = known
+        self._seen: set[str] = set()
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        self.charge(texts)
+        return np.asarray(self._encoder.encode(texts))
+
+    def charge(self, texts: list[str]) -> None:
+        """Count texts whose vectors came from elsewhere."""
+        mine = [t for t in dict.fromkeys(texts) if t not in self._seen]
+        if not mine:
+            return
+        self._seen.update(mine)
+        new = [t for t in mine if t not in self._known]
+        if new:
+            self._known.update(zip(new, self._counter.count(new), strict=True))
+        self.texts += len(mine)
+        self.tokens += sum(self._known[t] for t in mine)
+
+
+class Compressed:
+    """One policy of `HistoryCompressor`. A new compressor for each trajectory, so that none knows another's blocks."""
+
+    def __init__(self, name: str, config: GEMConfig, use_goal: bool = False) -> None:
+        self.name = name
+        self.config = dataclasses.replace(config, encoder_timeout=None)
+        self.use_goal = use_goal
+        self.result: CompressionResult | None = None
+        self.broken: list[str] = []
+        self.protected_kept = 1.0
+        self._encoder: Any = None
+
+    def give(self, encoder: MeteredEncoder) -> None:
+        """The encoder for the next trajectory."""
+        self._encoder = encoder
+
+    def begin(self, trajectory: Trajectory) -> None:
+        self._gem = HistoryCompressor(self._encoder, self.config)
+        self._goal = trajectory.goal if self.use_goal else None
+        self._dropped: frozenset[int] = frozenset()
+        self._blocks = 0
+        self.result = None
+        self.broken = []
+        self.protected_kept = 1.0
+
+    def forward(self, moment: Moment) -> list[dict[str, Any]]:
+        turn = moment.turn
+        result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format)
+        self.result = result
+        sent: list[dict[str, Any]] = result.request[moment.trajectory.wire.key]
+        dropped = _dropped(moment, sent)
+        self.broken = _promises(moment, result, sent, dropped, self.config.effective_delta)
+        if not result.event and not dropped <= self._dropped:
+            self.broken.append(f"dropped between reselections: {sorted(dropped - self._dropped)} (A.10)")
+        protected = {b.index for b in result.blocks if b.protected} if result.status == "compressed" else set()
+        if protected:
+            self.protected_kept = min(self.protected_kept, 1 - len(protected & dropped) / len(protected))
+        policy: Any = self.config.policy
+        if protected & dropped and (result.event or policy.appends_evidence):
+            self.broken.append(f"protected and not forwarded: {sorted(protected & dropped)} (A.3)")
+        self._dropped = dropped
+        return sent
+
+    def reference(self, moment: Moment) -> Reference:
+        """What the method did with the latest request, for baselines that follow its count and schedule."""
+        forwarded = frozenset(range(len(moment.blocks))) - self._dropped
+        return Reference(forwarded, self.result is not None and self.result.event)
+
+
+def _dropped(moment: Moment, sent: list[dict[str, Any]]) -> frozenset[int]:
+    here = {id(m) for m in sent}
+    return frozenset(b.index for b in moment.blocks if id(moment.turn.messages[b.messages[0]]) not in here)
+
+
+def _promises(
+    moment: Moment, result: CompressionResult, sent: list[dict[str, Any]], dropped: frozenset[int], delta: float
+) -> list[str]:
+    """The invariants of Proposition A.3 that one request can show; empty when all hold."""
+    turn = moment.turn
+    if result.status != "compressed":
+        same = result.request is turn.request
+        return [] if same else [f"status {result.status!r}, and yet another request object than came in"]
+    broken = []
+    rest = [(k, v) for k, v in turn.request.items() if k != moment.trajectory.wire.key]
+    if any(result.request.get(k) is not v for k, v in rest) or len(result.request) != len(turn.request):
+        broken.append("fields beside the messages were changed")
+    expected = moment.without(dropped)
+    if len(sent) != len(expected) or any(a is not b for a, b in zip(sent, expected, strict=False)):
+        broken.append("not the request's own messages in order, without whole blocks")
+    core, forwarded = set(result.core), set(result.forwarded)
+    if forwarded != set(range(len(moment.blocks))) - dropped:
+        broken.append("`forwarded` is not what was forwarded")
+    if result.event and not {b.index for b in result.blocks if b.protected} <= core <= forwarded:
+        broken.append("not protected within core within forwarded")
+    before, after = moment.size(turn.messages), moment.size(sent)
+    if (result.chars_before, result.chars_after) != (before, after):
+        broken.append(f"says {result.chars_before} -> {result.chars_after} characters, is {before} -> {after}")
+    # One part in 10^9 for the rounding of the product.
+    if after < (1 - delta) * before - 1e-9 * before:
+        broken.append(f"the length guard: {after} < (1 - {delta}) * {before} (Eq. 8)")
+    return broken

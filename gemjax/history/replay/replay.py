@@ -1,0 +1,281 @@
+"""The replay loop: every request of a recorded agent through every method, with the account of what was sent."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from gemjax.errors import ConfigError
+from gemjax.history.blocks import Reader
+from gemjax.history.config import GEMConfig
+from gemjax.history.policy import CostAwarePolicy, PaperPolicy
+from gemjax.history.replay.accounting import Ledger, Prices, Sizer, Totals
+from gemjax.history.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks, SendEverything
+from gemjax.history.replay.compressed import BrokenPromise, Compressed, MeteredEncoder
+from gemjax.history.replay.moment import Method, Moment, Reference
+from gemjax.history.replay.tokens import TokenCounter
+from gemjax.history.replay.trajectory import Trajectory, Turn, requests
+
+ActionView = Literal["action", "turn"]
+
+REFERENCE = "cost-aware"
+MIN_BLOCKS = 16
+"""Blocks from which a request is a checkpoint of the retention measure, and from which compression starts."""
+
+_TOP = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What one method did on one trajectory.
+
+    Attributes:
+        totals: the bill, and the number of requests and of rewrites (`events`).
+        retained: next-action Top-3 retention at each checkpoint, in [0, 1].
+        invalid: requests that the provider would refuse although it accepts the full one. Must be 0.
+        broken: invariants of the compressor that did not hold, one line each. Must be empty.
+        core_share: mean share of the blocks that is in the core, over compressed requests; None without one.
+        protected_kept: smallest share of the protected blocks that was forwarded; 1 where all always were.
+        encoder_texts, encoder_tokens: what the method would have to encode by itself.
+        seconds: spent deciding, encoding included.
+    """
+
+    totals: Totals
+    retained: list[float]
+    invalid: int
+    broken: list[str]
+    core_share: float | None
+    protected_kept: float
+    encoder_texts: int
+    encoder_tokens: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TrajectoryOutcome:
+    """All methods on one trajectory. `invalid_as_recorded`: full requests that the provider would refuse themselves."""
+
+    trajectory: Trajectory
+    blocks: int
+    requests: int
+    checkpoints: int
+    invalid_as_recorded: int
+    methods: dict[str, Outcome]
+
+
+def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | None = None) -> list[Method]:
+    """The methods of the comparison by name, in the order given; all of them for None.
+
+    The cost-aware policy is told the same prices as the bill. `delta` overrides the default of both policies.
+
+    Raises: `ConfigError` for an unknown name.
+    """
+    cost_aware = CostAwarePolicy(read=prices.read, write=prices.write)
+    known: dict[str, Callable[[], Method]] = {
+        "none": SendEverything,
+        "paper": lambda: Compressed("paper", GEMConfig.paper(policy=PaperPolicy(), delta=delta)),
+        REFERENCE: lambda: Compressed(REFERENCE, GEMConfig(policy=cost_aware, delta=delta)),
+        "keep-last-16": KeepLast,
+        "clear-tool-results": ClearToolResults,
+        "random": RandomBlocks,
+        "latest-action": LatestAction,
+        "latest-action-held": lambda: LatestAction(hold=True),
+    }
+    chosen = list(known) if names is None else list(dict.fromkeys(names))
+    if unknown := [n for n in chosen if n not in known]:
+        raise ConfigError(f"unknown method {unknown[0]!r}; known: {', '.join(known)}")
+    return [known[n]() for n in chosen]
+
+
+class Replay:
+    """Replays trajectories through a set of methods.
+
+    Args:
+        methods: what to compare; see `methods_named`. The full request is always accounted for as well.
+        encoder: with `name`, `dim` and `encode`; give a `CachedEncoder`, since all methods ask for the same texts.
+        counter: counts tokens.
+        prices: of the bill, and of the cost-aware reference that matched baselines follow.
+        action_view: what stands for the next action in the retention measure: its ACTION section, or the whole `turn`
+            (reasoning and text too).
+        use_goal: pass the goal that the recording states; otherwise the compressor finds one in the request.
+        strict: raise `BrokenPromise` at the first violated invariant instead of listing it.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        encoder: Any,
+        counter: TokenCounter,
+        prices: Prices | None = None,
+        *,
+        action_view: ActionView = "action",
+        use_goal: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self.methods = list(methods)
+        names = [m.name for m in self.methods]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"method names must be unique, got {', '.join(names)}")
+        self.encoder = encoder
+        self.counter = counter
+        self.prices = prices or Prices()
+        self.action_view: ActionView = action_view
+        self.strict = strict
+        for method in self.methods:
+            if isinstance(method, Compressed):
+                method.use_goal = use_goal
+        reference = next((m for m in self.methods if isinstance(m, Compressed) and m.name == REFERENCE), None)
+        if reference is None:
+            (made,) = methods_named([REFERENCE], self.prices)
+            assert isinstance(made, Compressed)
+            reference = made
+        self._reference = reference
+
+    def run(self, trajectory: Trajectory, tick: Callable[[], None] | None = None) -> TrajectoryOutcome:
+        """Replay one trajectory; `tick` is called after each of its requests."""
+        return _Run(self, trajectory, self._reference).all(tick)
+
+
+class _Track:
+    """One method on its way through a trajectory."""
+
+    def __init__(self, method: Method, ledger: Ledger, meter: MeteredEncoder) -> None:
+        self.method = method
+        self.ledger = ledger
+        self.meter = meter
+        self.reader = Reader()
+        self.retained: list[float] = []
+        self.core_shares: list[float] = []
+        self.invalid = 0
+        self.broken: list[str] = []
+        self.seconds = 0.0
+
+    def outcome(self) -> Outcome:
+        compressed = self.method if isinstance(self.method, Compressed) else None
+        return Outcome(
+            totals=self.ledger.totals,
+            retained=self.retained,
+            invalid=self.invalid,
+            broken=self.broken,
+            core_share=float(np.mean(self.core_shares)) if self.core_shares else None,
+            protected_kept=compressed.protected_kept if compressed else 1.0,
+            encoder_texts=self.meter.texts,
+            encoder_tokens=self.meter.tokens,
+            seconds=self.seconds,
+        )
+
+
+class _Run:
+    """The replay of one trajectory."""
+
+    def __init__(self, replay: Replay, trajectory: Trajectory, reference: Compressed) -> None:
+        self.replay = replay
+        self.trajectory = trajectory
+        self.reference = reference
+        self.sizer = Sizer(replay.counter)
+        self.known: dict[str, int] = {}
+        self._frame = Ledger(trajectory.request_template, trajectory.wire.key, self.sizer, replay.prices)
+        # The reference goes first: others follow its count and schedule.
+        methods = [reference, *(m for m in replay.methods if m is not reference)]
+        if not any(isinstance(m, SendEverything) for m in methods):
+            methods.append(SendEverything())
+        self.tracks = [self._track(m) for m in methods]
+
+    def _track(self, method: Method) -> _Track:
+        template, key = self.trajectory.request_template, self.trajectory.wire.key
+        meter = MeteredEncoder(self.replay.encoder, self.replay.counter, self.known)
+        if isinstance(method, Compressed):
+            method.give(meter)
+        method.begin(self.trajectory)
+        return _Track(method, Ledger(template, key, self.sizer, self.replay.prices), meter)
+
+    def all(self, tick: Callable[[], None] | None) -> TrajectoryOutcome:
+        turns = list(requests(self.trajectory))
+        self._warm(turns)
+        # Validity is read incrementally: whole requests again and again would be quadratic in the history.
+        original = Reader()
+        checkpoints = bad = 0
+        for turn in turns:
+            valid = not original.parse(turn.request, self.trajectory.format).problems
+            bad += not valid
+            nearest = self._nearest(turn)
+            checkpoints += nearest is not None
+            reference = Reference(frozenset(range(len(turn.blocks))), False)
+            for track in self.tracks:
+                moment = self._moment(turn, reference, track.meter)
+                self._step(track, moment, valid, nearest)
+                if track.method is self.reference:
+                    reference = self.reference.reference(moment)
+            if tick is not None:
+                tick()
+        return TrajectoryOutcome(
+            self.trajectory,
+            len(self.trajectory.parsed.blocks),
+            len(turns),
+            checkpoints,
+            bad,
+            {t.method.name: t.outcome() for t in self.tracks},
+        )
+
+    def _moment(self, turn: Turn, reference: Reference, meter: MeteredEncoder) -> Moment:
+        def vectors() -> np.ndarray:
+            meter.charge([b.content.selection_text for b in turn.blocks])
+            return self._vectors[: len(turn.blocks)]
+
+        return Moment(self.trajectory, turn, reference, self._frame.chars_of, vectors, meter.encode)
+
+    def _step(self, track: _Track, moment: Moment, valid: bool, nearest: list[int] | None) -> None:
+        turn = moment.turn
+        start = time.perf_counter()
+        sent = track.method.forward(moment)
+        track.seconds += time.perf_counter() - start
+        track.ledger.send(sent)
+        changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
+        if valid and changed:
+            request = {**turn.request, self.trajectory.wire.key: sent}
+            track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems)
+        if nearest is not None:
+            here = {id(m) for m in sent}
+            kept = [all(id(turn.messages[m]) in here for m in turn.blocks[b].messages) for b in nearest]
+            track.retained.append(float(np.mean(kept)))
+        if isinstance(track.method, Compressed):
+            self._check(track, track.method, turn, valid)
+
+    def _check(self, track: _Track, method: Compressed, turn: Turn, valid: bool) -> None:
+        result, broken = method.result, list(method.broken)
+        assert result is not None
+        if result.status == "compressed":
+            track.core_shares.append(len(result.core) / len(turn.blocks))
+        elif result.status != "unchanged" and valid:
+            broken.append(f"a valid request came back as {result.status}: {result.reason}")
+        lines = [f"{self.trajectory.id}, request {turn.index}, {track.method.name}: {line}" for line in broken]
+        if lines and self.replay.strict:
+            raise BrokenPromise(lines[0])
+        track.broken += lines
+
+    def _warm(self, turns: list[Turn]) -> None:
+        """Encode the actions that the retention measure asks for, with the blocks, in one call of the encoder."""
+        actions = [self._action_text(t) for t in turns if t.next is not None and len(t.blocks) >= MIN_BLOCKS]
+        if actions:
+            self.replay.encoder.encode([b.content.selection_text for b in self.trajectory.parsed.blocks] + actions)
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        """Every block of the trajectory, `[n, d]`."""
+        blocks = self.trajectory.parsed.blocks
+        return np.asarray(self.replay.encoder.encode([b.content.selection_text for b in blocks]))
+
+    def _action_text(self, turn: Turn) -> str:
+        assert turn.next is not None
+        return turn.next.action_text if self.replay.action_view == "action" else turn.next.selection_text
+
+    def _nearest(self, turn: Turn) -> list[int] | None:
+        """N_3(a): the blocks of the full history nearest to the next action (3.2); None if this is no checkpoint."""
+        if turn.next is None or len(turn.blocks) < MIN_BLOCKS:
+            return None
+        action = np.asarray(self.replay.encoder.encode([self._action_text(turn)]))[0]
+        similarity = self._vectors[: len(turn.blocks)] @ action
+        return [int(b) for b in np.argsort(-similarity, kind="stable")[:_TOP]]

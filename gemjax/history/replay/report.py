@@ -1,0 +1,200 @@
+"""From outcomes to one table and one JSON object: trajectories are the statistical units, the pooled sums the bill."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gemjax.history.replay.accounting import Prices, Totals
+from gemjax.history.replay.replay import Outcome, TrajectoryOutcome
+
+_RATIOS: dict[str, Callable[[Totals], float]] = {
+    "chars_ratio": lambda t: t.chars,
+    "cost_ratio": lambda t: t.cost,
+    "token_ratio": lambda t: t.tokens,
+    "token_cost_ratio": lambda t: t.token_cost,
+}
+
+_WIDE = 130
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The result of a replay.
+
+    Attributes:
+        names: the methods shown, in order.
+        outcomes: one for each finished trajectory.
+        skipped: files that were not read, each with the reason.
+        interrupted: the replay was stopped; `outcomes` has what was finished by then.
+    """
+
+    names: list[str]
+    outcomes: list[TrajectoryOutcome]
+    skipped: list[tuple[str, str]]
+    prices: Prices
+    counter: str
+    encoder: str
+    action_view: str
+    interrupted: bool = False
+
+    @property
+    def broken(self) -> list[str]:
+        """Violated invariants of the compressor, over everything. Must be empty."""
+        return [line for o in self.outcomes for m in o.methods.values() for line in m.broken]
+
+    def method(self, name: str) -> dict[str, Any]:
+        """One method over all trajectories.
+
+        `X_ratio` is the mean over trajectories of X(method) / X(everything), `X_ratio_pooled` the ratio of the sums,
+        `X_ratio_se` the standard error of the mean (None for one trajectory). `top3` likewise: the mean over
+        trajectories of their mean over checkpoints; `top3_pooled` the mean over all checkpoints.
+        """
+        pairs = [(o.methods[name], o.methods["none"]) for o in self.outcomes]
+        row: dict[str, Any] = {}
+        for key, of in _RATIOS.items():
+            ratios = [_ratio(of(m.totals), of(full.totals)) for m, full in pairs]
+            row[key], row[f"{key}_se"] = _mean_and_error(ratios)
+            row[f"{key}_pooled"] = _ratio(sum(of(m.totals) for m, _ in pairs), sum(of(f.totals) for _, f in pairs))
+        row["top3"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
+        row["top3_pooled"] = _mean([r for m, _ in pairs for r in m.retained])
+        outcomes = [m for m, _ in pairs]
+        row["events"] = sum(m.totals.events for m in outcomes)
+        row["requests"] = sum(m.totals.requests for m in outcomes)
+        row["checkpoints"] = sum(len(m.retained) for m in outcomes)
+        row["invalid"] = sum(m.invalid for m in outcomes)
+        row["broken"] = sum(len(m.broken) for m in outcomes)
+        row["core_share"] = _mean([m.core_share for m in outcomes if m.core_share is not None])
+        row["protected_kept"] = min((m.protected_kept for m in outcomes), default=None)
+        row["encoder_texts"] = sum(m.encoder_texts for m in outcomes)
+        row["encoder_tokens"] = sum(m.encoder_tokens for m in outcomes)
+        row["seconds"] = sum(m.seconds for m in outcomes)
+        return row
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "methods": {name: self.method(name) for name in self.names},
+            "trajectories": [self._trajectory(o) for o in self.outcomes],
+            "prices": dataclasses.asdict(self.prices),
+            "tokens": self.counter,
+            "encoder": self.encoder,
+            "action_view": self.action_view,
+            "skipped": [{"path": path, "reason": reason} for path, reason in self.skipped],
+            "broken": self.broken,
+            "interrupted": self.interrupted,
+        }
+
+    def _trajectory(self, outcome: TrajectoryOutcome) -> dict[str, Any]:
+        t = outcome.trajectory
+        return {
+            "id": t.id,
+            "format": t.format,
+            "source": t.source,
+            "notes": list(t.notes),
+            "messages": len(t.messages),
+            "blocks": outcome.blocks,
+            "requests": outcome.requests,
+            "checkpoints": outcome.checkpoints,
+            "invalid_as_recorded": outcome.invalid_as_recorded,
+            "methods": {name: _row(outcome.methods[name], outcome.methods["none"]) for name in self.names},
+        }
+
+    def print(self, console: Console | None = None) -> None:
+        """A row a trajectory (cost and retention of each method), then a row a method with the totals."""
+        console = console or Console()
+        if not console.is_terminal:
+            console = Console(file=console.file, width=_WIDE)
+        if len(self.outcomes) > 1:
+            console.print(self._trajectory_table(wide=console.width >= _WIDE))
+        console.print(self._method_table(wide=console.width >= _WIDE))
+        p = self.prices
+        console.print(
+            f"Ratios to sending everything, mean over {len(self.outcomes)} trajectories (pooled in brackets); "
+            f"prices read {p.read:g}, write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; "
+            f"top3 by {self.encoder}.",
+            style="dim",
+        )
+        for path, reason in self.skipped:
+            console.print(f"not read: {path}: {reason}", style="yellow", markup=False)
+        for line in self.broken:
+            console.print(f"BROKEN INVARIANT: {line}", style="bold red", markup=False)
+        if self.interrupted:
+            console.print(f"interrupted: {len(self.outcomes)} trajectories were finished", style="yellow")
+
+    def _trajectory_table(self, wide: bool) -> Table:
+        what = "cost / top-3" if wide else "cost"
+        table = Table(title=f"{what} by trajectory", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("trajectory", no_wrap=True, overflow="ellipsis", min_width=12)
+        table.add_column("blocks", justify="right", no_wrap=True)
+        shown = [n for n in self.names if n != "none"]
+        for name in shown:
+            table.add_column(name, justify="right")
+        for o in self.outcomes:
+            rows = [_row(o.methods[n], o.methods["none"]) for n in shown]
+            cells = [_number(r["cost_ratio"]) + (f" / {_number(r['top3'])}" if wide else "") for r in rows]
+            table.add_row(o.trajectory.id, str(o.blocks), *cells)
+        return table
+
+    def _method_table(self, wide: bool) -> Table:
+        table = Table(title="methods", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("method", no_wrap=True)
+        ratios = {"chars": "chars_ratio", "tokens": "token_ratio", "cost": "cost_ratio", "top-3": "top3"}
+        last = ("core", "encoder tokens", "seconds") if wide else ()
+        for column in (*ratios, "rewrites", "invalid", *last):
+            table.add_column(column, justify="right", no_wrap=True)
+        for name in self.names:
+            r = self.method(name)
+            tail = (_number(r["core_share"]), f"{r['encoder_tokens']:,}", f"{r['seconds']:.1f}") if wide else ()
+            figures = [_both(r, key) if wide else _number(r[key]) for key in ratios.values()]
+            table.add_row(name, *figures, f"{r['events']:,}", f"{r['invalid']:,}", *tail)
+        return table
+
+
+def _row(outcome: Outcome, full: Outcome) -> dict[str, Any]:
+    t = outcome.totals
+    row: dict[str, Any] = {key: _ratio(of(t), of(full.totals)) for key, of in _RATIOS.items()}
+    return row | {
+        "top3": _mean(outcome.retained),
+        "events": t.events,
+        "chars": t.chars,
+        "tokens": t.tokens,
+        "cost": t.cost,
+        "token_cost": t.token_cost,
+        "invalid": outcome.invalid,
+        "broken": len(outcome.broken),
+        "core_share": outcome.core_share,
+        "protected_kept": outcome.protected_kept,
+        "encoder_texts": outcome.encoder_texts,
+        "encoder_tokens": outcome.encoder_tokens,
+        "seconds": outcome.seconds,
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    """None where nothing was sent, or where everything is free."""
+    return part / whole if whole else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+    present = [v for v in values if v is not None]
+    if not present:
+        return None, None
+    error = float(np.std(present, ddof=1) / np.sqrt(len(present))) if len(present) > 1 else None
+    return float(np.mean(present)), error
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _both(row: dict[str, Any], key: str) -> str:
+    return f"{_number(row[key])} ({_number(row[f'{key}_pooled'])})"

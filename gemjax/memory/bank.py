@@ -1,0 +1,467 @@
+"""MemoryBank: texts and their vectors, searched with the fused Riemannian score of CoreMem (paper 3.2)."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from gemjax.errors import EncoderError, MemoryBankError
+from gemjax.kernels import metric as km
+from gemjax.kernels import moments as kmo
+from gemjax.kernels import search as ks
+from gemjax.memory.config import MemoryConfig, check_alpha
+from gemjax.memory.entries import Entries, unit_vectors
+from gemjax.memory.hits import Hit, Id, QueryVector
+from gemjax.memory.rows import Rows
+
+METRICS = ("fused", "cosine", "riemannian")
+Where = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
+
+SCORE_BYTES = 256 * 2**20
+"""Bound on the score columns of one batch of queries: two floats a memory and query."""
+MOMENT_ROWS = 4096
+
+_add_rows = jax.jit(kmo.add_rows)
+_remove_rows = jax.jit(kmo.remove_rows)
+_all_rows = jax.jit(kmo.moments_from_rows)
+_prepare = jax.jit(ks.prepare_queries)
+_norms = jax.jit(ks.memory_norms)
+_whitening = jax.jit(km.whitening_matrix)
+
+
+class MemoryBank:
+    """Long-term memory: add texts, search them by meaning. Thread-safe; a call either succeeds or changes nothing.
+
+    Args:
+        encoder: an `Encoder`, any callable `list[str] -> array`, or None for the default encoder, which is loaded when
+            the first text must be encoded (a bank that is given vectors never loads one).
+        config: see `MemoryConfig`; default the paper's.
+
+    A bank made from vectors alone takes its dimension from the first of them. Vectors are scaled to unit length.
+    """
+
+    def __init__(self, encoder: Any = None, config: MemoryConfig | None = None) -> None:
+        self.config = config or MemoryConfig()
+        self._lock = threading.RLock()
+        self._given_encoder = encoder
+        self._encoder: Any = None
+        self.encoder_name: str | None = None
+        """Name of the encoder that made the vectors; None while all were given as vectors."""
+        self._entries = Entries()
+        self._rows: Rows | None = None
+        self._moments: kmo.Moments | None = None
+        self._removed = 0  # rows taken out of the moments by subtraction since they were last exact
+        self._metric: km.LowRankMetric | None = None
+        self._metric_stale = True
+        self._norm_cache: Float[Array, "n"] | None = None
+        self._alive: Bool[Array, "n"] | None = None
+
+    # ---- what is in it -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, id: Id) -> bool:
+        return id in self._entries
+
+    def __repr__(self) -> str:
+        return f"MemoryBank({len(self)} memories, dim={self.dim}, encoder={self.encoder_name!r})"
+
+    @property
+    def dim(self) -> int | None:
+        """Length of the vectors; None while the bank is empty and nothing was encoded."""
+        return None if self._rows is None else self._rows.dim
+
+    @property
+    def ids(self) -> list[Id]:
+        """Ids in the order of insertion."""
+        with self._lock:
+            return self._entries.live_ids()
+
+    def vectors(self) -> Float[np.ndarray, "n d"]:
+        """A copy of the unit vectors, in the order of `ids`: what an exporter writes to another store."""
+        with self._lock:
+            if self._rows is None:
+                return np.zeros((0, 0), np.float32)
+            return self._rows.take(self._entries.live_rows())
+
+    # ---- changing it ---------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[Id] | None = None,
+        metadata: Sequence[Mapping[str, Any] | None] | None = None,
+        vectors: Any = None,
+    ) -> list[Id]:
+        """Add memories; returns their ids (given, or new integers that are never used twice).
+
+        Args:
+            texts: non-empty strings.
+            ids: unique strings or integers that are not in the bank.
+            metadata: one JSON-serialisable mapping (or None) a text.
+            vectors: `[n, dim]`, to skip the encoder.
+
+        Raises: MemoryBankError for anything above that does not hold; EncoderError when the encoder returns something
+        else than finite, non-zero vectors of the bank's dimension. The bank is then unchanged.
+        """
+        if isinstance(texts, str):
+            raise MemoryBankError("texts must be a list of strings; got one string, wrap it in a list")
+        texts = list(texts)
+        with self._lock:
+            self._entries.check_new(texts, ids, metadata)
+        if not texts:
+            return []
+        encoded = vectors is None
+        rows = self._encode(texts) if vectors is None else unit_vectors(vectors, len(texts), None, MemoryBankError)
+        with self._lock:
+            new = self._entries.check_new(texts, ids, metadata)  # again: another thread may have added meanwhile
+            self._check_dim(rows.shape[1], EncoderError if encoded else MemoryBankError)
+            if self._rows is None:
+                self._rows = Rows(rows.shape[1], self.config.dtype)
+            if not len(self._rows):
+                self._moments = kmo.empty_moments(rows.shape[1])
+            # The moments describe what is stored, not what was given: with bfloat16 storage the two differ.
+            moments = self._changed_moments(_add_rows, rows if self.config.dtype == "float32" else _rounded(rows))
+            self._rows.append(rows)
+            self._entries.append(new)
+            if encoded:
+                self.encoder_name = self._encoder.name
+            self._replace_moments(moments)
+            return [entry.id for entry in new]
+
+    def remove(self, ids: Iterable[Id]) -> None:
+        """Remove memories. Raises MemoryBankError naming the unknown ids; nothing is removed then."""
+        if isinstance(ids, str | int):
+            ids = [ids]
+        with self._lock:
+            gone = self._entries.rows_of(ids)
+            if not len(gone):
+                return
+            assert self._rows is not None
+            moments = self._changed_moments(_remove_rows, self._rows.take(gone))
+            self._entries.drop(gone)
+            self._removed += len(gone)
+            if self._entries.wasted > max(len(self._entries), 64):
+                self._rows.keep(self._entries.live_rows())
+                self._entries.compact()
+            if self._removed > len(self._entries):  # subtraction has cancelled too much: take them from the rows again
+                moments, self._removed = None, 0
+            self._replace_moments(moments)
+
+    def _changed_moments(self, update: Any, rows: Float[np.ndarray, "m d"]) -> kmo.Moments | None:
+        """The moments after these rows come or go; None when they must be taken from all rows."""
+        state = self._moments
+        for start in range(0, len(rows) if state is not None else 0, MOMENT_ROWS):
+            part = rows[start : start + MOMENT_ROWS]
+            size = 1 << max(0, len(part) - 1).bit_length()
+            padded = np.zeros((size, rows.shape[1]), np.float32)
+            padded[: len(part)] = part
+            state = update(state, padded, np.arange(size) < len(part))
+        return state
+
+    def _replace_moments(self, moments: kmo.Moments | None) -> None:
+        self._moments = moments
+        self._metric_stale = True
+        self._alive = self._norm_cache = None
+
+    # ---- the metric ----------------------------------------------------------------------------------------------
+
+    @property
+    def moments(self) -> kmo.Moments:
+        """Count, mean and centred second moment of the memories."""
+        with self._lock:
+            if self._rows is None:
+                raise MemoryBankError("the bank is empty: it has no moments")
+            if self._moments is None:
+                self._moments = _all_rows(self._rows.buffer, self._live_mask())
+            return self._moments
+
+    @property
+    def metric(self) -> km.LowRankMetric:
+        """The fitted metric, refitted first when memories changed (unless `auto_refit` is off)."""
+        with self._lock:
+            if self._metric is None or (self._metric_stale and self.config.auto_refit):
+                self.refit()
+            assert self._metric is not None
+            return self._metric
+
+    def refit(self) -> None:
+        """Fit the metric to the present memories. `O(d^3)`, however many there are."""
+        with self._lock:
+            c = self.config
+            self._metric = km.fit_metric_jit(self.moments, ridge=c.ridge, energy=c.energy, model=c.model)
+            self._metric_stale = False
+            self._norm_cache = None
+
+    def _live_mask(self) -> Bool[Array, "n"]:
+        assert self._rows is not None
+        if self._alive is None or self._alive.shape[0] != self._rows.capacity:
+            self._alive = jnp.asarray(self._entries.mask(self._rows.capacity))
+        return self._alive
+
+    def _memory_norms(self, metric: km.LowRankMetric) -> Float[Array, "n"] | None:
+        if self.config.form == "similarity":
+            return None
+        assert self._rows is not None
+        if self._norm_cache is None or self._norm_cache.shape[0] != self._rows.capacity:
+            self._norm_cache = _norms(metric, self._rows.buffer, jnp.int32(len(self._rows)))
+        return self._norm_cache
+
+    # ---- searching -----------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str | Float[np.ndarray, "d"],
+        k: int = 10,
+        where: Where | None = None,
+        min_score: float | None = None,
+        alpha: float | None = None,
+        metric: str = "fused",
+    ) -> list[Hit]:
+        """The k best memories, best first; ties in the order of insertion. Fewer when fewer are eligible.
+
+        Args:
+            query: a text, or a vector of the bank's dimension.
+            k: at least 1; more than there are memories returns all.
+            where: a mapping (each key must be present and equal) or a predicate on the metadata (an empty mapping where
+                there is none). Applied before ranking: the result is that of a bank holding only what passes.
+            min_score: drop hits whose `score` is smaller.
+            alpha: weight of the cosine for this search instead of the configured one.
+            metric: `"fused"`, `"cosine"` or `"riemannian"`: what `score` is and what ranks.
+
+        Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
+        that nothing passes, gives an empty list.
+        """
+        single = [query] if isinstance(query, str) else np.asarray(query)[None]
+        return self.search_batch(single, k, where, min_score, alpha, metric)[0]
+
+    def search_batch(
+        self,
+        queries: Sequence[str] | Float[np.ndarray, "q d"],
+        k: int = 10,
+        where: Where | None = None,
+        min_score: float | None = None,
+        alpha: float | None = None,
+        metric: str = "fused",
+    ) -> list[list[Hit]]:
+        """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop."""
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise MemoryBankError(f"k must be an integer >= 1, got {k!r}")
+        alpha = self._alpha(alpha, metric)
+        if isinstance(queries, str):
+            raise MemoryBankError("queries must be a list of strings; got one string, use `search`")
+        unit = self._query_vectors(queries)
+        with self._lock:
+            if not len(self._entries) or not len(unit):
+                return [[] for _ in unit]
+            assert self._rows is not None
+            self._check_dim(unit.shape[1], MemoryBankError)
+            eligible, candidates = self._eligible(where)
+            k = min(int(k), candidates)
+            if not candidates:
+                return [[] for _ in unit]
+            note = self._note()
+            fitted = self._searchable_metric(note)
+            norms = None if note else self._memory_norms(fitted)
+            form = "similarity" if note else self.config.form
+            bucket = min(self._rows.capacity, max(16, 1 << (k - 1).bit_length()))
+            step = self._batch_size(len(unit))
+            weight = 1.0 if note else alpha
+            results = []
+            for start in range(0, len(unit), step):
+                part = unit[start : start + step]
+                padded = np.zeros((step, unit.shape[1]), np.float32)
+                padded[: len(part)] = part
+                top = ks.search(
+                    self._rows.buffer,
+                    eligible,
+                    jnp.int32(len(self._rows)),
+                    _prepare(fitted, padded),
+                    jnp.float32(weight),
+                    norms,
+                    k=bucket,
+                    form=form,
+                )
+                top = ks.TopK(*(np.asarray(x)[: len(part), :k] for x in top))
+                results += [self._hits(part[i], i, top, metric, weight, note, min_score) for i in range(len(part))]
+            return results
+
+    def _hits(
+        self,
+        query: Float[np.ndarray, "d"],
+        i: int,
+        top: ks.TopK,
+        metric: str,
+        alpha: float,
+        note: str,
+        min_score: float | None,
+    ) -> list[Hit]:
+        hits = []
+        for rank in range(int(np.sum(top.valid[i]))):
+            entry = self._entries.at(int(top.indices[i, rank]))
+            cosine, fused = float(top.cosine[i, rank]), float(top.fused[i, rank])
+            riemannian = None if note else float(top.riemannian[i, rank])
+            score = {"fused": fused, "cosine": cosine, "riemannian": riemannian}[metric]
+            score = cosine if score is None else score
+            if min_score is None or score >= min_score:
+                place = len(hits) + 1
+                hits.append(
+                    Hit(entry.id, entry.text, entry.metadata, score, cosine, riemannian, fused, place, alpha, note, query)
+                )
+        return hits
+
+    def explain(self, hit: Hit) -> str:
+        """Where this hit's score comes from, in words and numbers, against the bank as it is now."""
+        from gemjax.memory.explain import explain_hit
+
+        return explain_hit(self, hit)
+
+    def query_vector(
+        self, query: str | Float[np.ndarray, "d"], metric: str = "fused", alpha: float | None = None
+    ) -> QueryVector:
+        """The query as one vector for a cosine or inner-product index over this bank's unit vectors.
+
+        Our score is `scale * (vector . memory) + offset`: the index ranks as the bank does, without re-indexing. The
+        fused score needs the ranges of both scores, which costs one pass over the bank's memories.
+
+        Raises: MemoryBankError when the bank is empty, or `form` is not `"similarity"` (then the score is no inner
+        product; use `whitened_vectors` and `whitened_query` with an L2 index).
+        """
+        alpha = self._alpha(alpha, metric)
+        if self.config.form != "similarity" and alpha < 1:
+            raise MemoryBankError(
+                f"form={self.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
+            )
+        scores, prepared = self._columns(query)
+        unit, w = np.asarray(prepared.unit[0], np.float64), np.asarray(prepared.transformed[0], np.float64)
+        if metric == "cosine" or (note := self._note()):
+            vector, offset = unit, 0.0
+            if metric == "fused" and note:
+                (a, low), (b, lowest) = _slope(scores, 0), (0.0, 0.0)
+                vector, offset = a * unit, -a * low
+        elif metric == "riemannian":
+            vector, offset = w, float(prepared.offset[0])
+        else:
+            (a, low), (b, lowest) = _slope(scores, 0), _slope(scores, 1)
+            a, b = alpha * a, (1 - alpha) * b
+            vector = a * unit + b * w
+            offset = -a * low + b * (float(prepared.offset[0]) - lowest)
+        length = float(np.linalg.norm(vector))
+        direction = vector / length if length > 0 else unit
+        return QueryVector(direction.astype(np.float32), length, float(offset), metric)
+
+    def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
+        """Memories in coordinates where squared L2 distance is the squared Mahalanobis distance: for L2 indexes."""
+        with self._lock:
+            return self.vectors() @ np.asarray(_whitening(self.metric)).T
+
+    def whitened_query(self, query: str | Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+        """A query in the coordinates of `whitened_vectors` (valid until the metric is refitted)."""
+        unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])[0]
+        with self._lock:
+            return np.asarray(_whitening(self.metric)) @ unit
+
+    def _columns(self, query: str | Float[np.ndarray, "d"]) -> tuple[ks.Scores, ks.Queries]:
+        unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])
+        with self._lock:
+            if self._rows is None or not len(self._entries):
+                raise MemoryBankError("the bank is empty")
+            self._check_dim(unit.shape[1], MemoryBankError)
+            note = self._note()
+            fitted = self._searchable_metric(note)
+            prepared = _prepare(fitted, unit)
+            scores = ks.score_columns(
+                self._rows.buffer,
+                self._live_mask(),
+                jnp.int32(len(self._rows)),
+                prepared,
+                None if note else self._memory_norms(fitted),
+                form="similarity" if note else self.config.form,
+            )
+            return jax.tree.map(np.asarray, scores), prepared
+
+    # ---- small parts ---------------------------------------------------------------------------------------------
+
+    def _note(self) -> str:
+        n, least = len(self._entries), self.config.min_memories
+        return "" if n >= least else f"cosine only: {n} memories are too few to fit a metric (min_memories={least})"
+
+    def _searchable_metric(self, note: str) -> km.LowRankMetric:
+        if not note:
+            return self.metric
+        assert self._rows is not None
+        return km.fit_metric_jit(kmo.empty_moments(self._rows.dim))  # the identity: its score is not reported
+
+    def _eligible(self, where: Where | None) -> tuple[Bool[Array, "n"], int]:
+        assert self._rows is not None
+        if where is None:
+            return self._live_mask(), len(self._entries)
+        mask = self._entries.mask(self._rows.capacity, where)
+        return jnp.asarray(mask), int(mask.sum())
+
+    def _batch_size(self, wanted: int) -> int:
+        assert self._rows is not None
+        most = max(1, SCORE_BYTES // (8 * self._rows.capacity))
+        return min(1 << (most.bit_length() - 1), 1 << (wanted - 1).bit_length())
+
+    def _alpha(self, alpha: float | None, metric: str) -> float:
+        if metric not in METRICS:
+            raise MemoryBankError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
+        alpha = self.config.alpha if alpha is None else alpha
+        check_alpha(alpha)
+        return {"fused": alpha, "cosine": 1.0, "riemannian": 0.0}[metric]
+
+    def _check_dim(self, dim: int, error: type[Exception]) -> None:
+        if self._rows is not None and dim != self._rows.dim:
+            raise error(f"vectors have {dim} dimensions, the bank's have {self._rows.dim}")
+
+    def _query_vectors(self, queries: Sequence[str] | Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q d"]:
+        if isinstance(queries, np.ndarray) or hasattr(queries, "__jax_array__") or isinstance(queries, jax.Array):
+            return unit_vectors(queries, len(queries), "query", MemoryBankError)
+        texts = list(queries)
+        for i, text in enumerate(texts):
+            if not isinstance(text, str) or not text.strip():
+                raise MemoryBankError(f"query {i} must be a non-empty string, got {text!r}")
+        return self._encode(texts) if texts else np.zeros((0, self.dim or 0), np.float32)
+
+    def _encode(self, texts: list[str]) -> Float[np.ndarray, "n d"]:
+        with self._lock:
+            if self._encoder is None:
+                from gemjax.encoders import as_encoder
+
+                self._encoder = as_encoder(self._given_encoder)
+            encoder, made_by = self._encoder, self.encoder_name
+        if made_by is not None and made_by != encoder.name:
+            raise EncoderError(f"the bank's vectors were made by {made_by!r}; this encoder is {encoder.name!r}")
+        return unit_vectors(encoder.encode(texts), len(texts), "text", EncoderError)
+
+    # ---- keeping it ----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bank to a directory, atomically: a crash leaves the old bank or the new one. See `persist`."""
+        from gemjax.memory.persist import save_bank
+
+        save_bank(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], encoder: Any = None, config: MemoryConfig | None = None) -> Self:
+        """Read a saved bank. Raises StateError for a missing, damaged or newer file, or another encoder's vectors."""
+        from gemjax.memory.persist import load_bank
+
+        return load_bank(cls, path, encoder, config)
+
+
+def _slope(scores: ks.Scores, column: int) -> tuple[float, float]:
+    """1 / range (0 for a range without extent) and the lower limit of one score."""
+    low, high = float(scores.low[column, 0]), float(scores.high[column, 0])
+    return (1.0 / (high - low), low) if high > low else (0.0, 0.0)
+
+
+def _rounded(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d"]:
+    return np.asarray(jnp.asarray(rows).astype(jnp.bfloat16).astype(jnp.float32))

@@ -1,0 +1,70 @@
+"""Settings of a memory bank."""
+
+import dataclasses
+from typing import Any, Self
+
+from gemjax.errors import ConfigError
+
+MODELS = ("paper", "isotropic", "diagonal")
+FORMS = ("similarity", "distance", "cosine")
+DTYPES = ("float32", "bfloat16")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConfig:
+    """How memories are scored. The defaults are the paper's (`MemoryConfig.paper()`); `MemoryConfig.tuned()` found more on LoCoMo.
+
+    Args:
+        alpha: weight of the cosine in the fused score (Eq. 2): 0 is purely Riemannian, 1 purely cosine.
+        ridge: lambda as a multiple of the mean variance.
+        energy: share of the centred energy in the low-rank part, in (0, 1].
+        model: covariance model: `"paper"` (low rank + diagonal), `"isotropic"` (low rank + lambda I) or `"diagonal"`.
+        form: what the Riemannian score is: `"similarity"` (the paper), `"distance"` or `"cosine"`.
+        dtype: storage of the vectors; `"bfloat16"` halves memory, and products still accumulate in float32.
+        min_memories: with fewer memories than this no covariance is worth fitting: cosine only, and the hit says so.
+        auto_refit: refit before a search when the moments changed. When False, only `refit()` does.
+
+    Raises: ConfigError when a value is out of range.
+    """
+
+    alpha: float = 0.5
+    ridge: float = 10.0
+    energy: float = 0.95
+    model: str = "paper"
+    form: str = "similarity"
+    dtype: str = "float32"
+    min_memories: int = 8
+    auto_refit: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("model", self.model, MODELS),
+            ("form", self.form, FORMS),
+            ("dtype", self.dtype, DTYPES),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        check_alpha(self.alpha)
+        if not 0 <= self.ridge < float("inf"):
+            raise ConfigError(f"ridge must be a finite number >= 0, got {self.ridge!r}")
+        if not 0 < self.energy <= 1:
+            raise ConfigError(f"energy must lie in (0, 1], got {self.energy!r}")
+        if self.min_memories < 2:
+            raise ConfigError(f"min_memories must be at least 2, got {self.min_memories!r}")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """CoreMem-Fusion: alpha 0.5, ridge 10, energy 0.95."""
+        return cls(**changes)
+
+    @classmethod
+    def tuned(cls, **changes: Any) -> Self:
+        """The best of a search over ridge, energy, alpha and covariance model, cross-validated over conversations of
+        LoCoMo with all-MiniLM-L6-v2 (docs/locomo.md): a shrunk covariance whose weak directions share one variance."""
+        return cls(**{"model": "isotropic", "ridge": 2.0, "energy": 0.8, "alpha": 0.5, **changes})
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise ConfigError unless 0 <= alpha <= 1 (NaN fails too)."""
+    if not 0 <= alpha <= 1:
+        raise ConfigError(f"alpha must lie in [0, 1] (0 = Riemannian, 1 = cosine), got {alpha!r}")

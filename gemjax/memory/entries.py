@@ -1,0 +1,176 @@
+"""The host side of a bank: ids, texts and metadata of every row, and which rows are alive."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from gemjax.errors import MemoryBankError
+from gemjax.memory.hits import Id
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One memory."""
+
+    id: Id
+    text: str
+    metadata: Mapping[str, Any] | None
+
+
+def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Exception]) -> Float[np.ndarray, "n d"]:
+    """`vectors` as float32 unit rows, or `error` naming the first row that is wrong."""
+    try:
+        out = np.asarray(vectors, np.float32)
+    except (TypeError, ValueError) as exc:
+        raise error(f"vectors must be an array of numbers: {exc}") from exc
+    if out.ndim != 2 or out.shape[0] != count or out.shape[1] == 0:
+        raise error(f"expected vectors of shape ({count}, dim), got {out.shape}")
+    finite = np.isfinite(out).all(axis=1)
+    name = what or "vector"
+    if not finite.all():
+        raise error(f"{name} {int(np.argmin(finite))} has a NaN or infinite component")
+    # float64: a row of tiny or huge float32 numbers has a norm that float32 cannot square.
+    norms = np.linalg.norm(out.astype(np.float64), axis=1)
+    if not norms.all():
+        raise error(f"{name} {int(np.argmin(norms))} has a zero vector: it has no direction and could never be found")
+    return (out / norms[:, None]).astype(np.float32)
+
+
+class Entries:
+    """Entries in row order with tombstones. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry | None] = []
+        self._row: dict[Id, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __contains__(self, id: Id) -> bool:
+        return id in self._row
+
+    @property
+    def wasted(self) -> int:
+        """Rows whose memory was removed."""
+        return len(self._entries) - len(self._row)
+
+    @property
+    def next_id(self) -> int:
+        """Smallest integer never given out."""
+        return self._next
+
+    def at(self, row: int) -> Entry:
+        """The memory in a live row."""
+        entry = self._entries[row]
+        assert entry is not None, f"row {row} was removed"
+        return entry
+
+    def live_ids(self) -> list[Id]:
+        """Ids in the order of insertion."""
+        return list(self._row)
+
+    def live_rows(self) -> Int[np.ndarray, "n"]:
+        """Their rows, ascending."""
+        return np.fromiter(self._row.values(), np.int64, len(self._row))
+
+    def live(self) -> list[Entry]:
+        """All memories in the order of insertion."""
+        return [entry for entry in self._entries if entry is not None]
+
+    def mask(
+        self, capacity: int, where: Callable[[Mapping[str, Any]], bool] | Mapping[str, Any] | None = None
+    ) -> Bool[np.ndarray, "n"]:
+        """Which rows are alive and pass `where`; O(N) calls of it."""
+        mask = np.zeros(capacity, bool)
+        if where is None:
+            mask[self.live_rows()] = True
+        elif callable(where):
+            for row, entry in enumerate(self._entries):
+                mask[row] = entry is not None and bool(where(entry.metadata or {}))
+        elif isinstance(where, Mapping):
+            missing = object()
+            for row, entry in enumerate(self._entries):
+                if entry is not None:
+                    data = entry.metadata or {}
+                    mask[row] = all(data.get(key, missing) == value for key, value in where.items())
+        else:
+            raise MemoryBankError(f"where must be a mapping or a predicate on the metadata, got {where!r}")
+        return mask
+
+    def check_new(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[Id] | None,
+        metadata: Sequence[Mapping[str, Any] | None] | None,
+    ) -> list[Entry]:
+        """The entries that would be appended. Raises MemoryBankError; changes nothing."""
+        for i, text in enumerate(texts):
+            if not isinstance(text, str) or not text.strip():
+                raise MemoryBankError(f"text {i} must be a non-empty string, got {text!r}")
+        if ids is None:
+            ids = range(self._next, self._next + len(texts))
+        if len(ids) != len(texts):
+            raise MemoryBankError(f"got {len(texts)} texts but {len(ids)} ids")
+        ids = [int(id) if isinstance(id, np.integer) else id for id in ids]
+        seen: set[Id] = set()
+        for i, id in enumerate(ids):
+            if isinstance(id, bool) or not isinstance(id, str | int):
+                raise MemoryBankError(f"id {i} must be a string or an integer, got {id!r}")
+            if id in self._row:
+                raise MemoryBankError(f"id {id!r} is already in the bank; remove it first or choose another")
+            if id in seen:
+                raise MemoryBankError(f"id {id!r} is given twice in this call")
+            seen.add(id)
+        if metadata is None:
+            metadata = [None] * len(texts)
+        if len(metadata) != len(texts):
+            raise MemoryBankError(f"got {len(texts)} texts but metadata for {len(metadata)}")
+        for i, data in enumerate(metadata):
+            if data is not None and not isinstance(data, Mapping):
+                raise MemoryBankError(f"metadata {i} must be a mapping or None, got {type(data).__name__}")
+            if data:
+                try:
+                    json.dumps(dict(data), allow_nan=False)
+                except (TypeError, ValueError) as exc:
+                    raise MemoryBankError(f"metadata {i} cannot be written as JSON: {exc}") from exc
+        return [
+            Entry(id, text, None if data is None else dict(data))
+            for id, text, data in zip(ids, texts, metadata, strict=True)
+        ]
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Add checked entries behind the last row."""
+        for entry in entries:
+            self._row[entry.id] = len(self._entries)
+            self._entries.append(entry)
+            if isinstance(entry.id, int):
+                self._next = max(self._next, entry.id + 1)
+
+    def reserve(self, next_id: int) -> None:
+        """Never give out an integer below `next_id` (ids of removed memories are not used again)."""
+        self._next = max(self._next, next_id)
+
+    def rows_of(self, ids: Iterable[Id]) -> Int[np.ndarray, "n"]:
+        """Rows of these ids, each once, ascending. Raises MemoryBankError naming unknown ids."""
+        wanted = list(dict.fromkeys(ids))
+        unknown = [id for id in wanted if id not in self._row]
+        if unknown:
+            shown = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+            raise MemoryBankError(f"unknown ids: {shown}")
+        return np.array(sorted(self._row[id] for id in wanted), np.int64)
+
+    def drop(self, rows: Int[np.ndarray, "n"]) -> None:
+        """Put a tombstone on these live rows."""
+        for row in rows.tolist():
+            del self._row[self.at(row).id]
+            self._entries[row] = None
+
+    def compact(self) -> None:
+        """Close the gaps, as `Rows.keep` did."""
+        self._entries = list(self.live())
+        self._row = {entry.id: row for row, entry in enumerate(self._entries) if entry is not None}

@@ -1,0 +1,67 @@
+"""What a search returns."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+Id = str | int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hit:
+    """One memory found. All scores: larger is closer."""
+
+    id: Id
+    text: str
+    metadata: Mapping[str, Any] | None
+    score: float
+    """The score that ranked: `fused`, `cosine` or `riemannian`, by the search's `metric`."""
+    cosine: float
+    """Cosine with the query, -1 to 1."""
+    riemannian: float | None
+    """The metric's score, unbounded; None when there are too few memories for a metric."""
+    fused: float
+    """Eq. 2: 0 to 1, relative to all memories this query could have found; no absolute meaning across queries."""
+    rank: int
+    """Place in this result, from 1."""
+    alpha: float
+    """Weight of the cosine that this search used."""
+    note: str = ""
+    """Why this is not what the settings ask for; empty otherwise."""
+    query: Float[np.ndarray, "d"] = dataclasses.field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    """The query's unit vector, for `MemoryBank.explain`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: everything but the query vector."""
+        return {
+            "rank": self.rank,
+            "id": self.id,
+            "text": self.text,
+            "metadata": None if self.metadata is None else dict(self.metadata),
+            "score": self.score,
+            "cosine": self.cosine,
+            "riemannian": self.riemannian,
+            "fused": self.fused,
+            "alpha": self.alpha,
+            "note": self.note,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query for somebody else's index: our score is `scale * (vector . memory) + offset` for unit memories.
+
+    `vector` has length 1, so an inner-product and a cosine index rank alike.
+    """
+
+    vector: Float[np.ndarray, "d"]
+    scale: float
+    offset: float
+    metric: str
+
+    def score(self, similarity: float) -> float:
+        """Our score from the store's inner product (or cosine) with `vector`."""
+        return self.scale * similarity + self.offset

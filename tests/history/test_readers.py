@@ -1,0 +1,434 @@
+"""Readers of recorded runs against the same runs in OpenAI form, and against damage."""
+
+import copy
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from gemjax.errors import RequestError
+from gemjax.history.blocks import validate
+from gemjax.history.replay import load, read, requests
+from gemjax.history.replay.trajectory import Trajectory
+
+COVERED = {
+    "anthropic-messages": "anthropic",
+    "claude-code-jsonl": "anthropic",
+    "codex-rollout-jsonl": "responses",
+    "mini-swe-agent-traj": "chat",
+    "swe-agent-traj": "chat",
+    "tau-bench": "chat",
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(data_dir: Path) -> Path:
+    return data_dir / "trajectories"
+
+
+@pytest.fixture(scope="module")
+def index(recorded: Path) -> dict[str, int]:
+    """Complete blocks by id, from the index of the recordings."""
+    rows = re.findall(r"^\| ([^ |]+)[^|]*\|(?:[^|]*\|){4} (\d+)/\d+ \|", (recorded / "INDEX.md").read_text(), re.M)
+    return {name: int(blocks) for name, blocks in rows}
+
+
+@pytest.fixture(scope="module")
+def native(recorded: Path) -> dict[str, list[Trajectory]]:
+    return {str(p.name): read(p) for folder in COVERED for p in sorted((recorded / "native" / folder).iterdir())}
+
+
+def _of(native: dict[str, list[Trajectory]], folder: str, recorded: Path) -> dict[str, list[Trajectory]]:
+    return {p.name: native[p.name] for p in sorted((recorded / "native" / folder).iterdir())}
+
+
+def _twin_blocks(path: Path) -> list[tuple[list[str], list[str]]]:
+    """Tool names and sorted results of each complete block of an OpenAI-form file, by hand."""
+    messages = json.loads(path.read_text())["messages"]
+    blocks = []
+    for i, message in enumerate(messages):
+        calls = message.get("tool_calls") or []
+        results = {}
+        for follower in messages[i + 1 :]:
+            if follower["role"] != "tool":
+                break
+            results[follower["tool_call_id"]] = follower["content"]
+        if calls and len(results) == len(calls):
+            blocks.append(([c["function"]["name"] for c in calls], sorted(results.values())))
+    return blocks
+
+
+def _our_blocks(t: Trajectory) -> list[tuple[list[str], list[str]]]:
+    return [([c.name for c in b.content.calls], sorted(r.text for r in b.content.results)) for b in t.parsed.blocks]
+
+
+@pytest.mark.data
+def test_every_openai_file_is_read_with_its_blocks(recorded: Path, index: dict[str, int]) -> None:
+    loaded = load(recorded / "openai")
+    assert not loaded.skipped
+    assert len(loaded.trajectories) == len(list((recorded / "openai").iterdir()))
+    for t in loaded.trajectories:
+        raw = json.loads(Path(t.source).read_text())
+        assert (t.format, t.request_template) == ("chat", {})
+        # Three recordings hold turns whose calls were cut off inside; see the test of its own.
+        assert t.notes or t.messages == raw["messages"]
+        assert t.goal == (raw["goal"] or None)
+        expected = index.get(t.id)
+        if t.id.startswith("cc-viewer-side"):
+            expected = len(_twin_blocks(Path(t.source)))
+        assert len(t.parsed.blocks) == expected, t.id
+
+
+@pytest.mark.data
+def test_turns_cut_off_inside_a_history_are_left_out(recorded: Path) -> None:
+    cut = {t.id: t for t in load(recorded / "openai").trajectories if t.notes}
+    assert set(cut) == {"pi-gjc-youtube-transcripts", "pi-mono-before-compaction"}
+    for t in cut.values():
+        raw = json.loads(Path(t.source).read_text())["messages"]
+        assert validate(raw) != []
+        assert validate(t.request()) == []
+        kept = iter(raw)
+        assert all(any(m == k for k in kept) for m in t.messages), "the same messages in order"
+        gone = [m for m in raw if m not in t.messages]
+        assert sum(bool(m.get("tool_calls")) for m in gone) == int(t.notes[0].split()[0])
+
+
+@pytest.mark.data
+def test_every_covered_native_file_is_read(recorded: Path, native: dict[str, list[Trajectory]]) -> None:
+    for folder, wire in COVERED.items():
+        for name, found in _of(native, folder, recorded).items():
+            assert found, name
+            for t in found:
+                assert t.format == wire, name
+                turns = list(requests(t))
+                assert len(turns) > 0
+                for turn in (turns[0], turns[len(turns) // 2], turns[-1]):
+                    assert validate(turn.request, format=wire) == [], (t.id, turn.index)
+
+
+@pytest.mark.data
+def test_native_files_have_the_blocks_of_the_index(
+    recorded: Path, native: dict[str, list[Trajectory]], index: dict[str, int]
+) -> None:
+    for folder in COVERED:
+        if folder == "mini-swe-agent-traj":
+            continue  # see the test of its own
+        for name, found in _of(native, folder, recorded).items():
+            main = [t for t in found if "#side" not in t.id]
+            identity = re.sub(r"(\.traj)?\.jsonl?$|\.traj$", "", name)
+            assert sum(len(t.parsed.blocks) for t in main) == index[identity], name
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cc-spotter-main-ae4a77f8.jsonl",
+        "cc-yoavf-pomodoro.jsonl",
+        "codex-yoavf-pomodoro.jsonl",
+        "sweagent-ctf-web-i_got_id.traj",
+        "swesmith-pandas-53652.traj",
+        "swesmith-pydantic-8316.traj",
+        "tau-airline-gpt4o-t002-r1.json",
+        "tau-retail-assert-noids-t023-r23.json",
+        "tau-retail-precond-t062-r62.json",
+    ],
+)
+def test_blocks_match_the_openai_twin(recorded: Path, native: dict[str, list[Trajectory]], name: str) -> None:
+    twin = recorded / "openai" / f"{name.rsplit('.', 1)[0]}.json"
+    ours = [b for t in native[name] if "#side" not in t.id for b in _our_blocks(t)]
+    theirs = _twin_blocks(twin)
+    assert [b[0] for b in ours] == [b[0] for b in theirs]
+    for (_, mine), (_, other) in zip(ours, theirs, strict=True):
+        assert [_plain(m) for m in mine] == [_plain(o) for o in other]
+
+
+def _plain(text: str) -> str:
+    """The twins join the text parts of a result in a way of their own."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+@pytest.mark.data
+def test_sidechains_are_trajectories_of_their_own(recorded: Path, native: dict[str, list[Trajectory]]) -> None:
+    found = native["cc-viewer-main-fe5e1c67.jsonl"]
+    sides = {t.messages[0]["content"]: t for t in found if "#side" in t.id}
+    assert len(sides) == 5
+    for n in range(1, 5):
+        twin = recorded / "openai" / f"cc-viewer-side{n}-fe5e1c67.json"
+        first = json.loads(twin.read_text())["messages"][0]["content"]
+        assert [b[0] for b in _our_blocks(sides[first])] == [b[0] for b in _twin_blocks(twin)]
+
+
+@pytest.mark.data
+def test_a_compaction_starts_a_new_trajectory(native: dict[str, list[Trajectory]]) -> None:
+    before, after = native["cc-spotter-main-ae4a77f8.jsonl"]
+    assert before.id + "#2" == after.id
+    assert after.messages[0]["content"].startswith("This session is being continued")
+    assert not any("This session is being continued" in json.dumps(m) for m in before.messages)
+
+
+@pytest.mark.data
+def test_mini_swe_agent_calls_are_the_actions_that_were_executed(
+    recorded: Path, native: dict[str, list[Trajectory]], index: dict[str, int]
+) -> None:
+    """The environment is the oracle: it answers an executed action with its output, anything else with a complaint.
+
+    The OpenAI twins pair the fences of some turns wrongly and so miss calls that were executed (see docs/replay.md).
+    """
+    for name, (t,) in _of(native, "mini-swe-agent-traj", recorded).items():
+        rows = json.loads(Path(t.source).read_text())["messages"]
+        complaints = sum("EXACTLY ONE action" in r["content"] for r in rows[2:] if r["role"] == "user")
+        replies = sum(r["role"] == "user" for r in rows[2:])
+        assert len(t.parsed.blocks) == replies - complaints, name
+        assert len(t.parsed.blocks) >= index[name.removesuffix(".traj.json")]
+        for block in t.parsed.blocks:
+            command = json.loads(block.content.calls[0].arguments)["command"]
+            assert f"```bash\n{command}\n```" in rows[block.messages[0]]["content"]
+
+
+@pytest.mark.data
+def test_text_protocols_say_so(native: dict[str, list[Trajectory]]) -> None:
+    assert "synthesised" in native["miniswe-flask-5014.traj.json"][0].notes[0]
+    assert "synthesised" in native["sweagent-ctf-web-i_got_id.traj"][0].notes[0]
+    assert native["sweagent-fc-marshmallow-1867.traj"][0].notes == ()
+    assert "without an id" in native["tau-retail-assert-noids-t023-r23.json"][0].notes[0]
+
+
+@pytest.mark.data
+def test_requests_grow_by_the_recordings_own_objects(native: dict[str, list[Trajectory]]) -> None:
+    for name in ("codex-yoavf-pomodoro.jsonl", "anthropic-raw-gen-readme.json", "tau-airline-gpt4o-t002-r1.json"):
+        (t,) = native[name]
+        before = 0
+        for turn in requests(t):
+            assert turn.count > before
+            assert all(a is b for a, b in zip(turn.messages, t.messages, strict=False))
+            assert len(turn.messages) == turn.count
+            assert all(b.messages[-1] < turn.count for b in turn.blocks)
+            before = turn.count
+
+
+@pytest.mark.data
+def test_a_body_keeps_its_frame_and_is_itself_the_last_request(native: dict[str, list[Trajectory]]) -> None:
+    (t,) = native["anthropic-raw-gen-readme.json"]
+    raw = json.loads(Path(t.source).read_text())
+    last = list(requests(t))[-1]
+    assert last.request == raw
+    assert last.next is None
+    assert t.request_template["system"] == raw["system"]
+
+
+@pytest.mark.data
+def test_uncovered_formats_are_named(recorded: Path) -> None:
+    skipped = load(recorded / "native").skipped
+    reasons = " ".join(reason for _, reason in skipped)
+    for known in ("pi session", "cochise", "Gemini", "LangGraph", "Inspect", "tau2-bench", "OpenHands"):
+        assert known in reasons
+    assert all("supported: Claude Code JSONL" in reason and "\n" not in reason for _, reason in skipped)
+    covered = sum(len(list((recorded / "native" / folder).iterdir())) for folder in COVERED)
+    total = sum(1 for p in (recorded / "native").rglob("*") if p.is_file())
+    assert len(skipped) == total - covered
+
+
+@pytest.mark.data
+def test_damaged_recordings_are_reported_never_raised(recorded: Path, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    junk = (None, 3, [], {}, "x", [None], {"type": 1}, True)
+    for folder in COVERED:
+        source = min((recorded / "native" / folder).iterdir(), key=lambda p: p.stat().st_size)
+        text = source.read_text()
+        lines = source.suffix == ".jsonl"
+        for n in range(25):
+            data = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+            for _ in range(rng.randint(1, 6)):
+                _damage(data, rng, junk)
+            body = "\n".join(map(json.dumps, data)) if lines else json.dumps(data)
+            (tmp_path / f"{folder}-{n}{source.suffix}").write_text(body)
+    loaded = load(tmp_path)
+    assert len({t.source for t in loaded.trajectories}) + len(loaded.skipped) == 25 * len(COVERED)
+    assert loaded.trajectories
+    for t in loaded.trajectories:
+        for turn in requests(t):
+            validate(turn.request)
+
+
+def _damage(data: object, rng: random.Random, junk: tuple[object, ...]) -> None:
+    """Replace one value somewhere inside."""
+    node = data
+    for _ in range(rng.randint(1, 6)):
+        if isinstance(node, list) and node:
+            key: object = rng.randrange(len(node))
+        elif isinstance(node, dict) and node:
+            key = rng.choice(list(node))
+        else:
+            return
+        child = node[key]  # type: ignore[index]
+        if not isinstance(child, list | dict) or not child or rng.random() < 0.3:
+            node[key] = copy.deepcopy(rng.choice(junk))  # type: ignore[index]
+            return
+        node = child
+
+
+USER = {"role": "user", "content": "hello"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CHAT = [
+    USER,
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "r"},
+]
+ITEMS = [
+    {"type": "message", "role": "user", "content": "hello"},
+    {"type": "reasoning", "summary": []},
+    {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+    {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "1"},
+    {"type": "function_call_output", "call_id": "b", "output": "2"},
+    {"type": "message", "role": "assistant", "content": "done"},
+]
+
+
+def _write(path: Path, value: object) -> Path:
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_bare_lists_and_bodies_of_each_format(tmp_path: Path) -> None:
+    cases = {
+        "chat-list": (CHAT, "chat", 1, False),
+        "chat-body": ({"model": "m", "messages": CHAT}, "chat", 2, True),
+        "items": (ITEMS, "responses", 2, False),
+        "items-body": ({"model": "m", "instructions": "do", "input": ITEMS[:6]}, "responses", 2, True),
+        "anthropic": ({"system": "s", "messages": [USER]}, "anthropic", 1, True),
+        "record": ({"source": {}, "domain": "d", "goal": "g", "messages": CHAT}, "chat", 1, False),
+    }
+    for name, (value, wire, count, pending) in cases.items():
+        (t,) = read(_write(tmp_path / f"{name}.json", value))
+        assert (t.id, t.format, t.pending) == (name, wire, pending)
+        assert len(list(requests(t))) == count, name
+    assert read(tmp_path / "record.json")[0].goal == "g"
+
+
+def test_a_responses_turn_is_one_request(tmp_path: Path) -> None:
+    (t,) = read(_write(tmp_path / "items.json", ITEMS))
+    first, second = requests(t)
+    assert (first.count, second.count) == (1, 6)
+    assert first.next is not None
+    assert [c.name for c in first.next.calls] == ["f", "g"]
+    assert first.next.results == ()
+    assert second.next is None
+    assert len(second.blocks) == 1
+
+
+def test_jsonl_of_messages_and_of_bodies(tmp_path: Path) -> None:
+    one = tmp_path / "one.jsonl"
+    one.write_text("\n".join(map(json.dumps, CHAT)) + "\nnot json\n")
+    (t,) = read(one)
+    assert t.messages == CHAT
+    assert t.notes == ("1 line that are not JSON left out",)
+    many = tmp_path / "many.jsonl"
+    many.write_text("\n".join(json.dumps({"messages": CHAT, "n": n}) for n in range(3)))
+    assert [t.id for t in read(many)] == ["many#1", "many#2", "many#3"]
+
+
+def test_line_separators_inside_strings_do_not_cut_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    rows = [{"role": "user", "content": "a\u2028b\x85c"}, {"role": "assistant", "content": "d"}]
+    path.write_text("\n".join(json.dumps(r, ensure_ascii=False) for r in rows), encoding="utf-8")
+    assert read(path)[0].messages == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"   \n", "empty"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"hello there", "not JSON"),
+        (b"[]", "not a recording"),
+        (b"{}", "not a recording"),
+        (b"3", "not a recording"),
+        (b'{"messages": []}', "not a recording"),
+        (b'{"messages": [1, 2]}', "not a recording"),
+        (b'[{"a": 1}]', "not a recording"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_unreadable_files_have_a_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "bad.json").write_bytes(content)
+    _write(tmp_path / "good.json", CHAT)
+    loaded = load(tmp_path)
+    assert [t.id for t in loaded.trajectories] == ["good"]
+    ((path, why),) = loaded.skipped
+    assert path.endswith("bad.json")
+    assert reason in why
+    assert "\n" not in why
+
+
+def test_missing_path_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no such file or folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_same_names_in_two_folders_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        _write(tmp_path / folder / "run.json", CHAT)
+    assert [t.id for t in load(tmp_path).trajectories] == ["a/run", "b/run"]
+    twice = load([tmp_path / "a", tmp_path / "a" / "run.json"])
+    assert len(twice.trajectories) == 1
+
+
+def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
+    _write(tmp_path / ".hidden.json", CHAT)
+    _write(tmp_path / "seen.json", CHAT)
+    loaded = load(tmp_path)
+    assert [t.id for t in loaded.trajectories] == ["seen"]
+    assert loaded.skipped == []
+
+
+def _row(uuid: str, parent: str | None, kind: str, content: object, **more: object) -> dict[str, object]:
+    message = {"role": kind, "content": content, **({"id": more.pop("id")} if "id" in more else {})}
+    return {"uuid": uuid, "parentUuid": parent, "type": kind, "message": message, **more}
+
+
+def test_claude_code_abandoned_branch_is_left_out(tmp_path: Path) -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    use2 = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {}}
+    rows = [
+        _row("u1", None, "user", "first"),
+        _row("a1", "u1", "assistant", [{"type": "text", "text": "old answer"}], id="m1"),
+        _row("u2", "u1", "user", "edited"),
+        _row("a2", "u2", "assistant", [use], id="m2"),
+        _row("r1", "a2", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "one"}]),
+        _row("a3", "a2", "assistant", [use2], id="m2"),
+        _row("r2", "a3", "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "two"}]),
+        _row("e1", "r2", "assistant", [{"type": "text", "text": "API Error"}], id="m9", isApiErrorMessage=True),
+        _row("a4", "e1", "assistant", [{"type": "text", "text": "done"}], id="m3"),
+    ]
+    path = tmp_path / "session.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (t,) = read(path)
+    assert [m["role"] for m in t.messages] == ["user", "user", "assistant", "user", "assistant"]
+    assert t.messages[2]["content"] == [use, use2]
+    assert [p["content"] for p in t.messages[3]["content"]] == ["one", "two"]
+    assert validate(t.request()) == []
+    assert any("1 row of abandoned branches" in note for note in t.notes)
+
+
+def test_codex_compaction_and_old_style(tmp_path: Path) -> None:
+    def item(payload: dict[str, object]) -> str:
+        return json.dumps({"type": "response_item", "payload": payload})
+
+    summary = {"type": "compacted", "payload": {"message": "what happened so far"}}
+    path = tmp_path / "rollout.jsonl"
+    path.write_text("\n".join([*map(item, ITEMS), json.dumps(summary), *map(item, ITEMS[1:])]))
+    before, after = read(path)
+    assert before.messages == ITEMS
+    assert after.messages[0] == ITEMS[0]
+    assert after.messages[1]["content"][0]["text"] == "what happened so far"
+    old = tmp_path / "old.jsonl"
+    old.write_text("\n".join(map(json.dumps, [{"id": "x", "instructions": "be brief"}, *ITEMS])))
+    (t,) = read(old)
+    assert t.request_template == {"instructions": "be brief"}
+    assert t.messages == ITEMS
