@@ -125,6 +125,8 @@ def select_sentences(
     values: Float[Array, "m"],
     costs: Int[Array, "m"],
     valid: Bool[Array, "m"],
+    group: Int[Array, "m"],
+    opening: Int[Array, "g"],
     budget: Int[Array, ""] | int,
     *,
     fit: Fit = "prefix",
@@ -135,6 +137,8 @@ def select_sentences(
         values: the worth of each sentence.
         costs: its tokens.
         valid: False for padding.
+        group: the sentence's turn, `0 <= group < g`.
+        opening: tokens that the first sentence taken of a turn costs on top (its header, a line end).
         budget: the most tokens.
         fit: "prefix" stops at the first sentence that does not fit, so that a larger budget never drops what a smaller
             one kept; "skip" leaves it out and goes on, which fills the budget better and does not promise that.
@@ -142,15 +146,23 @@ def select_sentences(
     Returns: what is chosen, and the order of the visits (padding last).
     """
     require_shape("costs", costs, tuple(values.shape))
+    require_shape("group", group, tuple(values.shape))
     order = jnp.lexsort((jnp.arange(values.shape[0]), -values, ~valid))
 
-    def visit(state: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], Array]:
-        room, going = state
-        fits = valid[i] & (costs[i] <= room)
+    def visit(state: tuple[Array, Array, Array], i: Array) -> tuple[tuple[Array, Array, Array], Array]:
+        room, going, opened = state
+        home = group[i]
+        cost = costs[i] + jnp.where(opened[home], 0, opening[home])
+        fits = valid[i] & (cost <= room)
         take = fits & going
-        return (room - jnp.where(take, costs[i], 0), going & (fits | (fit == "skip"))), take
+        state = (
+            room - jnp.where(take, cost, 0),
+            going & (fits | (fit == "skip")),
+            opened.at[home].set(opened[home] | take),
+        )
+        return state, take
 
-    start = (jnp.asarray(budget, costs.dtype), jnp.asarray(True))
+    start = (jnp.asarray(budget, costs.dtype), jnp.asarray(True), jnp.zeros(opening.shape, bool))
     _, taken = jax.lax.scan(visit, start, order)
     return jnp.zeros(values.shape, bool).at[order].set(taken), order
 

@@ -1,0 +1,139 @@
+"""Scores of tokens for a distiller: which loss, read in which context, its artefacts treated."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gemjax.distill.config import DistillConfig
+from gemjax.distill.turns import ReadTurn
+from gemjax.kernels.sensitivity import average_pool, impute_ends, normalised_ranks
+from gemjax.models.language import LanguageModel, TokenScores
+
+_impute = jax.jit(impute_ends)
+_pool = jax.jit(average_pool, static_argnums=2)
+_rank = jax.jit(normalised_ranks)
+
+
+class Scored(NamedTuple):
+    """Values a token, over all turns one after another, float32 `[n]`.
+
+    Attributes:
+        raw: the sensitivities as the model gave them, artefacts and all; zeros for a method without.
+        products: the first-order change of the loss when the token is ablated.
+        scores: treated: ends imputed, smoothed, ranked, as the configuration says.
+        loss: the loss that was differentiated, nats.
+    """
+
+    raw: np.ndarray
+    products: np.ndarray
+    scores: np.ndarray
+    loss: float
+
+
+def score_turns(
+    turns: Sequence[ReadTurn],
+    model: LanguageModel,
+    config: DistillConfig,
+    query: str | None,
+    progress: Callable[[int], None] | None = None,
+) -> Scored:
+    """Score every token of the turns. A query is used by `loss="query"` only."""
+    lengths = [len(turn.tokens.ids) for turn in turns]
+    total = sum(lengths)
+    if config.loss == "none" or not total:
+        return Scored(np.zeros(total, np.float32), np.zeros(total, np.float32), np.ones(total, np.float32), 0.0)
+    window = min(config.window, model.config.max_position_embeddings)
+    if config.loss == "query" and query is not None:
+        pieces, values = _for_query(turns, model, query, window, progress)
+    elif config.context == "turn":
+        pieces = [(i, i + 1) for i in range(len(turns))]
+        values = model.scores([turn.tokens.ids for turn in turns], window=window, progress=progress)
+    else:
+        pieces = [(0, len(turns))]
+        joined, own = _joined(turns, model)
+        found = model.scores([joined], window=window, progress=progress)[0]
+        values = [TokenScores(*(part[own] for part in found))]
+    raw = np.concatenate([value.sensitivity for value in values])
+    products = np.concatenate([value.products for value in values])
+    surprisal = np.concatenate([value.surprisal for value in values])
+    chosen = surprisal if config.loss == "surprisal" else raw
+    treated, start = [], 0
+    for first, last in pieces:
+        stop = start + sum(lengths[first:last])
+        treated.append(_treated(chosen[start:stop], config))
+        start = stop
+    scores = np.concatenate(treated)
+    if config.rank:
+        bounds = np.cumsum([0, *lengths])
+        scores = np.concatenate([_padded(_rank, scores[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    return Scored(raw, products, scores.astype(np.float32), float(surprisal.sum()))
+
+
+def _treated(values: np.ndarray, config: DistillConfig) -> np.ndarray:
+    if config.impute and len(values):
+        values = _padded(_impute, values)
+    if config.smoothing > 1 and len(values):
+        values = _padded(_pool, values, config.smoothing)
+    return values
+
+
+def _padded(kernel: Callable[..., jax.Array], values: np.ndarray, *args: int) -> np.ndarray:
+    """Run a kernel over values padded to a power of two, so that few lengths compile."""
+    n = len(values)
+    if n == 0:
+        return values
+    size = max(32, 1 << (n - 1).bit_length())
+    padded = jnp.asarray(np.pad(values, (0, size - n)))
+    return np.asarray(kernel(padded, jnp.arange(size) < n, *args))[:n]
+
+
+def _joined(turns: Sequence[ReadTurn], model: LanguageModel) -> tuple[np.ndarray, np.ndarray]:
+    """The turns on lines of their own as one sequence, and where the turns' own tokens stand in it."""
+    line = model.tokenize("\n").ids
+    parts, own, position = [], [], 0
+    for number, turn in enumerate(turns):
+        if number:
+            parts.append(line)
+            position += len(line)
+        parts.append(turn.tokens.ids)
+        own.append(np.arange(position, position + len(turn.tokens.ids)))
+        position += len(turn.tokens.ids)
+    return np.concatenate(parts), np.concatenate(own)
+
+
+def _for_query(
+    turns: Sequence[ReadTurn],
+    model: LanguageModel,
+    query: str,
+    window: int,
+    progress: Callable[[int], None] | None,
+) -> tuple[list[tuple[int, int]], list[TokenScores]]:
+    """Sensitivity of the query's loss given the turns, as many at once as fit with the query into a window."""
+    asked = model.tokenize("\n" + query).ids[: window // 2]
+    room = window - len(asked)
+    groups: list[tuple[int, int]] = []
+    start, used = 0, 0
+    for i, turn in enumerate(turns):
+        n = len(turn.tokens.ids) + 1
+        if i > start and used + n > room:
+            groups.append((start, i))
+            start, used = i, 0
+        used += n
+    groups.append((start, len(turns)))
+    out = []
+    for first, last in groups:
+        joined, own = _joined(turns[first:last], model)
+        parts = []
+        # A single turn beyond the window is read in pieces, each followed by the query.
+        for a in range(0, max(len(joined), 1), room):
+            piece = joined[a : a + room]
+            ids = np.concatenate([piece, asked])
+            weights = np.concatenate([np.zeros(len(piece), np.float32), np.ones(len(asked), np.float32)])
+            parts.append(model.scores([ids], [weights], window=window, progress=progress)[0])
+            parts[-1] = TokenScores(*(value[: len(piece)] for value in parts[-1]))
+        whole = TokenScores(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+        out.append(TokenScores(*(value[own] for value in whole)))
+    return groups, out
