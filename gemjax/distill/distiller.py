@@ -10,7 +10,7 @@ import numpy as np
 from gemjax.distill.config import DistillConfig
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
-from gemjax.distill.scoring import Scored, score_turns
+from gemjax.distill.scoring import ScoreCache, Scored, score_turns
 from gemjax.distill.selection import Plan, best_set, plan, take
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, units_of
@@ -34,8 +34,8 @@ class Distiller:
     """Shortens text to a token budget by the sensitivity of a small language model (CoreMem, section 3.3).
 
     The text is cut into sentences, the least sensitive units in them are dropped, and sentences enter until the budget
-    is full. What comes out are original characters in their original order. Keeps no state between calls; safe to use
-    from several threads.
+    is full. What comes out are original characters in their original order. Remembers the scores of the turns it read
+    last, so that a memory that is retrieved again costs no pass; safe to use from several threads.
 
     Args:
         model: the language model; None: SmolLM2-135M-Instruct, shared by the process.
@@ -56,6 +56,7 @@ class Distiller:
         self.model = default_language_model() if model is None else model
         self.config = DistillConfig() if config is None else config
         self.name = name
+        self.cache = ScoreCache()
         self._encoder = encoder
 
     @classmethod
@@ -95,7 +96,7 @@ class Distiller:
         units = units_of(read, self.config.unit)
         if before <= budget or not text.strip():
             return whole(read, units, text, before, budget, self.name)
-        scored = score_turns(read, self.model, self.config, query, progress)
+        scored = score_turns(read, self.model, self.config, query, progress, self.cache)
         planned, demoted = self._plan(units, scored, read)
         relevance = self._relevance(read, units, query)
         kept = self._choose(units, planned, demoted, relevance, read, budget)

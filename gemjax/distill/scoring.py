@@ -1,6 +1,8 @@
 """Scores of tokens for a distiller: which loss, read in which context, its artefacts treated."""
 
-from collections.abc import Callable, Sequence
+import collections
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -33,14 +35,50 @@ class Scored(NamedTuple):
     loss: float
 
 
+class ScoreCache:
+    """Scores of turns that were read by themselves: a memory that is retrieved again is not read again.
+
+    Keeps the `size` most recently used turns; safe to use from several threads.
+    """
+
+    def __init__(self, size: int = 10_000) -> None:
+        self._size = size
+        self._values: collections.OrderedDict[bytes, TokenScores] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def scores(
+        self, model: LanguageModel, sequences: list[np.ndarray], window: int, progress: Callable[[int], None] | None
+    ) -> list[TokenScores]:
+        """As `LanguageModel.scores`, asking the model only for what is not here."""
+        keys = [ids.tobytes() for ids in sequences]
+        with self._lock:
+            found = {key: self._values[key] for key in set(keys) & self._values.keys()}
+        missing = [i for i, key in enumerate(keys) if key not in found]
+        first = {keys[i]: i for i in reversed(missing)}
+        fresh = model.scores([sequences[i] for i in first.values()], window=window, progress=progress)
+        found |= dict(zip(first, fresh, strict=True))
+        self.put(found)
+        return [found[key] for key in keys]
+
+    def put(self, values: Mapping[bytes, TokenScores]) -> None:
+        """Remember scores by `ids.tobytes()`."""
+        with self._lock:
+            for key, value in values.items():
+                self._values[key] = value
+                self._values.move_to_end(key)
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+
+
 def score_turns(
     turns: Sequence[ReadTurn],
     model: LanguageModel,
     config: DistillConfig,
     query: str | None,
     progress: Callable[[int], None] | None = None,
+    cache: ScoreCache | None = None,
 ) -> Scored:
-    """Score every token of the turns. A query is used by `loss="query"` only."""
+    """Score every token of the turns. A query is used by `loss="query"` only, the cache by `context="turn"`."""
     lengths = [len(turn.tokens.ids) for turn in turns]
     total = sum(lengths)
     if config.loss == "none" or not total:
@@ -50,7 +88,8 @@ def score_turns(
         pieces, values = _for_query(turns, model, query, window, progress)
     elif config.context == "turn":
         pieces = [(i, i + 1) for i in range(len(turns))]
-        values = model.scores([turn.tokens.ids for turn in turns], window=window, progress=progress)
+        cache = ScoreCache() if cache is None else cache
+        values = cache.scores(model, [turn.tokens.ids for turn in turns], window, progress)
     else:
         pieces = [(0, len(turns))]
         joined, own = _joined(turns, model)

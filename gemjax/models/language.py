@@ -112,6 +112,14 @@ def _last_hidden(params: nnx.State, ids: Array, valid: Array, *, config: Decoder
     return jax.vmap(one)(ids, valid)
 
 
+@functools.partial(jax.jit, static_argnames="config")
+def _ablated(
+    params: nnx.State, ids: Array, scale: Array, valid: Array, *, config: DecoderConfig
+) -> Array:
+    embeddings = merged(config, params).embed(ids) * scale[:, None]
+    return token_loss(embeddings, params, ids, jnp.ones(ids.shape, embeddings.dtype), valid, config)[0]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Batch:
     members: np.ndarray
@@ -251,6 +259,24 @@ class LanguageModel:
             out[batch.members] = values[: len(batch.members)]
             self._count(batch, None)
         return out
+
+    def ablated_loss(self, ids: np.ndarray, dropped: np.ndarray, share: float) -> float:
+        """The text's loss, nats, when the dropped tokens' embeddings are shrunk by `share` (1: to zero).
+
+        Args:
+            ids: int32 `[n]`, at most the model's positions.
+            dropped: bool `[n]`.
+            share: 0 to 1.
+
+        Raises:
+            ConfigError: the text is longer than the model's positions.
+        """
+        if len(ids) > self.config.max_position_embeddings:
+            raise ConfigError(f"{len(ids)} tokens; {self.name} has {self.config.max_position_embeddings} positions")
+        (batch,) = _batches([ids], None)
+        scale = np.ones(batch.ids.shape[1], np.float32)
+        scale[: len(ids)][dropped] -= share
+        return float(_ablated(self.params, batch.ids[0], scale, batch.valid[0], config=self.config))
 
     def _check_window(self, window: int, overlap: int) -> None:
         limit = self.config.max_position_embeddings

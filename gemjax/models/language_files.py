@@ -18,7 +18,7 @@ from gemjax.models.tensorfile import open_tensors
 from gemjax.models.tokenizer import load_tokenizer
 from gemjax.models.weights import DEFAULT_LANGUAGE_MODEL, ModelFiles, find_model
 
-__all__ = ["DEFAULT_LANGUAGE_MODEL", "OpenedModel", "find_language_model", "open_language_model"]
+__all__ = ["DEFAULT_LANGUAGE_MODEL", "OpenedModel", "find_language_model", "open_language_model", "verify_gguf"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,10 +65,16 @@ def open_language_model(
     download: bool | None = None,
     device: jax.Device | None = None,
     cache_dir: str | Path | None = None,
+    head: bool = True,
 ) -> OpenedModel:
     """Configuration, parameters (float32) and tokenizer of a language model.
 
     A known digest (an installed weights package's) is checked before anything is read.
+
+    Args:
+        name_or_path, download, cache_dir: see `find_language_model`.
+        device: where the weights go; JAX's default device otherwise.
+        head: False leaves a separate output head out: embedding models often come without.
 
     Raises:
         WeightsError: no weights, damaged weights, or a model the decoder does not implement.
@@ -78,17 +84,20 @@ def open_language_model(
         config = DecoderConfig.from_json(read_json(files.folder / "config.json"))
         if files.sha256 is not None:
             files.verify()
+        config = config if head else dataclasses.replace(config, tie_word_embeddings=True)
         params = load_decoder(config, open_tensors(files.folder), device)
         return OpenedModel(config, params, load_tokenizer(files.folder / "tokenizer.json"), files.name, files.source)
     if files.sha256 is not None:
-        _verify(gguf, files.sha256, files.name)
+        verify_gguf(gguf, files.sha256, files.name)
     file = GGUFFile(gguf)
     beside = gguf.parent / "tokenizer.json"
     tokenizer = load_tokenizer(beside) if beside.is_file() else tokenizer_from_gguf(file.tokenizer_fields(), str(gguf))
-    return OpenedModel(file.config, load_decoder(file.config, file, device), tokenizer, files.name, files.source)
+    config = file.config if head else dataclasses.replace(file.config, tie_word_embeddings=True)
+    return OpenedModel(config, load_decoder(config, file, device), tokenizer, files.name, files.source)
 
 
-def _verify(path: Path, expected: str, name: str) -> None:
+def verify_gguf(path: Path, expected: str, name: str) -> None:
+    """Raises `WeightsError` unless the file has this SHA-256."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if digest != expected:
