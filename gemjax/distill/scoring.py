@@ -1,12 +1,12 @@
 """Scores of tokens for a distiller: which loss, read in which context, its artefacts treated."""
 
 import collections
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gemjax.distill.config import DistillConfig
@@ -14,9 +14,15 @@ from gemjax.distill.turns import ReadTurn
 from gemjax.kernels.sensitivity import average_pool, impute_ends, normalised_ranks
 from gemjax.models.language import LanguageModel, TokenScores
 
-_impute = jax.jit(impute_ends)
-_pool = jax.jit(average_pool, static_argnums=2)
-_rank = jax.jit(normalised_ranks)
+
+@functools.partial(jax.jit, static_argnames=("impute", "width", "rank"))
+def _treat(values: jax.Array, valid: jax.Array, *, impute: bool, width: int, rank: bool) -> jax.Array:
+    def one(values: jax.Array, valid: jax.Array) -> jax.Array:
+        values = impute_ends(values, valid) if impute else values
+        values = average_pool(values, valid, width) if width > 1 else values
+        return normalised_ranks(values, valid) if rank else values
+
+    return jax.vmap(one)(values, valid)
 
 
 class Scored(NamedTuple):
@@ -99,34 +105,27 @@ def score_turns(
     products = np.concatenate([value.products for value in values])
     surprisal = np.concatenate([value.surprisal for value in values])
     chosen = surprisal if config.loss == "surprisal" else raw
-    treated, start = [], 0
-    for first, last in pieces:
-        stop = start + sum(lengths[first:last])
-        treated.append(_treated(chosen[start:stop], config))
-        start = stop
-    scores = np.concatenate(treated)
+    bounds = np.cumsum([0, *lengths])
+    cuts = [int(bounds[first]) for first, _ in pieces] + [total]
+    read = [chosen[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    scores = np.concatenate(_rows(read, impute=config.impute, width=config.smoothing, rank=False))
     if config.rank:
-        bounds = np.cumsum([0, *lengths])
-        scores = np.concatenate([_padded(_rank, scores[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+        own = [scores[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        scores = np.concatenate(_rows(own, impute=False, width=1, rank=True))
     return Scored(raw, products, scores.astype(np.float32), float(surprisal.sum()))
 
 
-def _treated(values: np.ndarray, config: DistillConfig) -> np.ndarray:
-    if config.impute and len(values):
-        values = _padded(_impute, values)
-    if config.smoothing > 1 and len(values):
-        values = _padded(_pool, values, config.smoothing)
-    return values
-
-
-def _padded(kernel: Callable[..., jax.Array], values: np.ndarray, *args: int) -> np.ndarray:
-    """Run a kernel over values padded to a power of two, so that few lengths compile."""
-    n = len(values)
-    if n == 0:
-        return values
-    size = max(32, 1 << (n - 1).bit_length())
-    padded = jnp.asarray(np.pad(values, (0, size - n)))
-    return np.asarray(kernel(padded, jnp.arange(size) < n, *args))[:n]
+def _rows(rows: list[np.ndarray], *, impute: bool, width: int, rank: bool) -> list[np.ndarray]:
+    """Treat rows of any length in one call, padded to powers of two both ways, so that few shapes compile."""
+    if not (impute or width > 1 or rank):
+        return rows
+    height = 1 << (len(rows) - 1).bit_length()
+    size = max(32, 1 << (max(len(row) for row in rows) - 1).bit_length())
+    values, valid = np.zeros((height, size), np.float32), np.zeros((height, size), bool)
+    for i, row in enumerate(rows):
+        values[i, : len(row)], valid[i, : len(row)] = row, True
+    treated = np.asarray(_treat(values, valid, impute=impute, width=width, rank=rank))
+    return [treated[i, : len(row)] for i, row in enumerate(rows)]
 
 
 def _joined(turns: Sequence[ReadTurn], model: LanguageModel) -> tuple[np.ndarray, np.ndarray]:

@@ -44,17 +44,21 @@ class Plan(NamedTuple):
 def _prune(
     scores: jax.Array,
     sentence: jax.Array,
+    turn: jax.Array,
     cost: jax.Array,
     valid: jax.Array,
     fixed: jax.Array,
     spared: jax.Array,
+    turns: jax.Array,
+    oldest: jax.Array,
     keep: jax.Array,
     *,
     head: int,
     tail: int,
     longer_than: int,
     gap: int,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    scores = scores * turn_decay(turn, turns, oldest)
     # Filler has left before the middle is measured; what is fixed (a header) is protected in any case.
     present = valid & ~spared
     protected = protect_ends(sentence, cost, present, head=head, tail=tail, longer_than=longer_than) | (fixed & valid)
@@ -62,7 +66,7 @@ def _prune(
     if gap:
         kept = fill_gaps(kept, sentence, cost, present, gap)
     means = sentence_means(scores, jnp.where(kept, cost, 0).astype(scores.dtype), sentence, sentence.shape[0])
-    return protected, kept, means
+    return scores, protected, kept, means
 
 
 def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, config: DistillConfig) -> Plan:
@@ -77,28 +81,29 @@ def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, confi
     """
     n = len(units)
     sentences = int(units.sentence.max()) + 1 if n else 0
-    decayed = scores * np.asarray(turn_decay(jnp.asarray(units.turn), max(turns, 1), config.oldest))
     size = max(64, 1 << max(n - 1, 0).bit_length())
 
-    def padded(values: np.ndarray, dtype: type) -> jax.Array:
-        return jnp.asarray(np.pad(values.astype(dtype), (0, size - n)))
+    def padded(values: np.ndarray, dtype: type) -> np.ndarray:
+        return np.pad(values.astype(dtype), (0, size - n))
 
-    protected, kept, means = _prune(
-        padded(decayed, np.float32),
+    decayed, protected, kept, means = _prune(
+        padded(scores, np.float32),
         padded(units.sentence, np.int32),
+        padded(units.turn, np.int32),
         padded(units.cost, np.int32),
-        jnp.arange(size) < n,
+        np.arange(size) < n,
         padded(units.header if config.headers else np.zeros(n), bool),
         padded(spared, bool),
-        jnp.float32(config.keep),
+        np.int32(max(turns, 1)),
+        np.float32(config.oldest),
+        np.float32(config.keep),
         head=config.head,
         tail=config.tail,
         longer_than=config.longer_than,
         gap=config.gap,
     )
-    return Plan(
-        decayed, np.asarray(protected)[:n], np.asarray(kept)[:n], np.asarray(means)[:sentences].astype(np.float64)
-    )
+    per_unit = (np.asarray(x)[:n] for x in (decayed, protected, kept))
+    return Plan(*per_unit, np.asarray(means)[:sentences].astype(np.float64))
 
 
 def take(
@@ -108,12 +113,12 @@ def take(
     m = len(values)
     size, turns = (max(64, 1 << max(k - 1, 0).bit_length()) for k in (m, len(opening)))
     taken, order = _select(
-        jnp.asarray(np.pad(values.astype(np.float32), (0, size - m))),
-        jnp.asarray(np.pad(costs.astype(np.int32), (0, size - m))),
-        jnp.arange(size) < m,
-        jnp.asarray(np.pad(turn.astype(np.int32), (0, size - m))),
-        jnp.asarray(np.pad(opening.astype(np.int32), (0, turns - len(opening)))),
-        jnp.int32(budget),
+        np.pad(values.astype(np.float32), (0, size - m)),
+        np.pad(costs.astype(np.int32), (0, size - m)),
+        np.arange(size) < m,
+        np.pad(turn.astype(np.int32), (0, size - m)),
+        np.pad(opening.astype(np.int32), (0, turns - len(opening))),
+        np.int32(budget),
         fit=fit,
     )
     chosen = np.asarray(taken)
@@ -132,5 +137,5 @@ def best_set(values: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
     fixed = columns - 1 - budget
     worth = np.append(np.pad(values, pad), values.sum() + 1.0 if fixed else 0.0).astype(np.float32)
     price = np.append(costs, fixed).astype(np.int32)
-    taken = _knapsack(jnp.asarray(worth), jnp.asarray(price), jnp.asarray(np.append(real, fixed > 0)), budget=columns - 1)
+    taken = _knapsack(worth, price, np.append(real, fixed > 0), budget=columns - 1)
     return np.asarray(taken)[:m]
