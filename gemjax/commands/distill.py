@@ -45,9 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task("reading", total=total)
-        out = distiller.distill(
-            turns, arguments.budget, arguments.query, progress=lambda n: bar.advance(task, n)
-        )
+        out = distiller.distill(turns, arguments.budget, arguments.query, progress=lambda n: bar.advance(task, n))
     if arguments.json:
         print_json(_report(out))
     elif arguments.show:

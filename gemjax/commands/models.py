@@ -77,4 +77,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_row(row["name"], row["use"], here, "" if row["found"] and not row["damaged"] else row["get"])
     console = Console()
     console.print(table)
-    console.print("Any folder with config.json, tokenizer.json and safetensors weights, or a .gguf file, works by its path.")
+    console.print(
+        "Any folder with config.json, tokenizer.json and safetensors weights, or a .gguf file, works by its path."
+    )

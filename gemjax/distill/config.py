@@ -83,7 +83,7 @@ class DistillConfig:
 
     @classmethod
     def paper(cls) -> "DistillConfig":
-        """The method as printed (section 3.3, Algorithm 2), with 60 % of each middle kept: the paper gives no number."""
+        """The method as printed (section 3.3, Algorithm 2), 60 % of each middle kept: the paper gives no number."""
         return cls(
             context="joint",
             smoothing=5,

@@ -61,7 +61,12 @@ class Distiller:
 
     @classmethod
     def from_pretrained(
-        cls, model: str | Path, config: DistillConfig | None = None, *, encoder: Any = None, download: bool | None = None
+        cls,
+        model: str | Path,
+        config: DistillConfig | None = None,
+        *,
+        encoder: Any = None,
+        download: bool | None = None,
     ) -> "Distiller":
         """A distiller with a model by name, folder or `.gguf` file.
 

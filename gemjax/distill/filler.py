@@ -1,9 +1,12 @@
 """What a dialogue can spare first: small talk, questions back, and words that only colour."""
 
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
+
 import dataclasses
 
-_WORDS = frozenset("a an the so very really just totally definitely actually such pretty super quite".split())
-_INTERJECTIONS = frozenset("wow hey hi hello oh yeah yep yup well ok okay haha hehe lol thanks aw aww hmm um uh".split())
+_COLOUR = "a an the so very really just totally definitely actually such pretty super quite"
+_INTERJECTIONS = "wow hey hi hello oh yeah yep yup well ok okay haha hehe lol thanks aw aww hmm um uh"
+_WORDS = frozenset(f"{_COLOUR} {_INTERJECTIONS}".split())
 _EDGES = ".,!?;:…'\"()[]“”‘’"
 _QUESTION = "?？؟"
 
@@ -23,7 +26,7 @@ class Filler:
 
     questions: bool = True
     short: int = 3
-    words: frozenset[str] = _WORDS | _INTERJECTIONS
+    words: frozenset[str] = _WORDS
 
     def sentence(self, text: str) -> bool:
         """Whether the sentence (without its turn's header) is taken last."""

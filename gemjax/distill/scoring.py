@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -107,10 +108,10 @@ def score_turns(
     chosen = surprisal if config.loss == "surprisal" else raw
     bounds = np.cumsum([0, *lengths])
     cuts = [int(bounds[first]) for first, _ in pieces] + [total]
-    read = [chosen[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    read = [chosen[a:b] for a, b in itertools.pairwise(cuts)]
     scores = np.concatenate(_rows(read, impute=config.impute, width=config.smoothing, rank=False))
     if config.rank:
-        own = [scores[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        own = [scores[a:b] for a, b in itertools.pairwise(bounds)]
         scores = np.concatenate(_rows(own, impute=False, width=1, rank=True))
     return Scored(raw, products, scores.astype(np.float32), float(surprisal.sum()))
 

@@ -81,7 +81,7 @@ def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, confi
     """
     n = len(units)
     sentences = int(units.sentence.max()) + 1 if n else 0
-    size = max(64, 1 << max(n - 1, 0).bit_length())
+    size = max(256, 1 << max(n - 1, 0).bit_length())
 
     def padded(values: np.ndarray, dtype: type) -> np.ndarray:
         return np.pad(values.astype(dtype), (0, size - n))

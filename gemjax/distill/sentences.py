@@ -1,9 +1,11 @@
 """Splits a text into sentences, as spans of the original text that follow each other without gap.
 
 Rules, not a model: linear in the text's length, the same in every process, and exact about characters. Knows
-abbreviations and initials, decimal points, quotation marks after the full stop, ellipses, CJK, Arabic and Indic full stops,
-lists, blank lines and fenced code.
+abbreviations and initials, decimal points, quotation marks after the full stop, ellipses, CJK, Arabic and Indic full
+stops, lists, blank lines and fenced code.
 """
+
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
 
 import re
 
@@ -21,16 +23,18 @@ _NEWLINES = re.compile(r"(?<![ \t\r\f\v])[ \t\r\f\v]*+\n\s*+")
 _LIST_ITEM = re.compile(r"(?:[-*+•·‣]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])\s|#{1,6}\s|>|\||```|~~~")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_ABBREVIATIONS = frozenset(
+_ABBREVIATED = (
     "mr mrs ms mx dr prof sr jr st rev hon gen col capt lt sgt cmdr maj gov sen rep pres supt messrs mmes "
     "vs etc al fig figs eq eqs no nos vol vols ch sec art pp ed eds approx est ca cf viz ibid op cit resp "
     "inc ltd co corp bros dept univ assn ave blvd rd mt ft "
     "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun "
     "e.g i.e a.k.a u.s u.k u.n e.u a.m p.m ph.d b.sc m.sc d.c n.b "
-    "z.b d.h u.a bzw ca usw nr abs bspw vgl geb mme mlle sig dott".split()
+    "z.b d.h u.a bzw ca usw nr abs bspw vgl geb mme mlle sig dott"
 )
+_ABBREVIATIONS = frozenset(_ABBREVIATED.split())
 # These end a sentence as often as not; a capital letter after them decides.
-_OFTEN_LAST = frozenset("etc al a.m p.m inc ltd co corp u.s u.k u.n e.u jr sr d.c ph.d usw".split())
+_LAST = "etc al a.m p.m inc ltd co corp u.s u.k u.n e.u jr sr d.c ph.d usw"
+_OFTEN_LAST = frozenset(_LAST.split())
 
 
 def sentences(text: str) -> list[Span]:
@@ -73,7 +77,9 @@ def _paragraphs(text: str, start: int, stop: int) -> list[Span]:
     for match in _NEWLINES.finditer(text, start, stop):
         end = match.end()
         blank = match.group().count("\n") > 1
-        wrapped = not blank and end < stop and text[end].islower() and text[match.start() - 1 : match.start()] not in ".:!?"
+        wrapped = (
+            not blank and end < stop and text[end].islower() and text[match.start() - 1 : match.start()] not in ".:!?"
+        )
         if wrapped and not _LIST_ITEM.match(text, end, stop):
             continue
         out.append((position, end))

@@ -1,5 +1,7 @@
 """Structural multipliers of the scores (section 3.3, Eq. 4 and 7): connectors, punctuation, digits, proper nouns."""
 
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
+
 import dataclasses
 from collections.abc import Sequence
 
@@ -8,12 +10,13 @@ import numpy as np
 from gemjax.errors import ConfigError
 
 # Connectors that carry cause, contrast, condition, order in time or certainty.
-CONNECTORS = frozenset(
-    "because since although though but however nevertheless yet unless if when while whereas despite instead therefore "
-    "thus hence so consequently as until before after then first next finally meanwhile during not never no cannot only "
-    "except without maybe perhaps probably possibly likely must should could might would actually really think believe "
-    "know suppose assume infer mean".split()
+_CONNECTORS = (
+    "because since although though but however nevertheless yet unless if when while whereas despite instead "
+    "therefore  thus hence so consequently as until before after then first next finally meanwhile during not "
+    "never no cannot only  except without maybe perhaps probably possibly likely must should could might would "
+    "actually really think believe  know suppose assume infer mean"
 )
+CONNECTORS = frozenset(_CONNECTORS.split())
 _HEAVY = frozenset(":\n：")
 _BOUNDARY = frozenset(".?。？؟।")
 

@@ -1,5 +1,7 @@
 """The least parts that can be dropped: tokens, or words, never less than a grapheme (a visible character)."""
 
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
+
 import dataclasses
 from collections.abc import Sequence
 from typing import Literal
@@ -54,7 +56,9 @@ class Units:
 
 def units_of(turns: Sequence[ReadTurn], kind: UnitKind) -> Units:
     """The units of the turns. A unit belongs to the sentence of its last character that is not white space."""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in ("turn", "sentence", "start", "stop", "first", "header")}
+    columns: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("turn", "sentence", "start", "stop", "first", "header")
+    }
     tokens = sentences = 0
     for index, read in enumerate(turns):
         text, stops = read.turn.text, read.tokens.stops

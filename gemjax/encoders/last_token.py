@@ -1,4 +1,4 @@
-"""A decoder as an encoder: the hidden state of the last token (Qwen3-Embedding), shortened to the dimensions asked for."""
+"""A decoder as an encoder: the hidden state of the last token, as Qwen3-Embedding wants it."""
 
 import threading
 from pathlib import Path

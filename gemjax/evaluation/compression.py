@@ -1,7 +1,7 @@
-"""What compression keeps on LoCoMo: gold answers, evidence, order of words, the model's own loss (paper, tables 4, 5, 7).
+"""What compression keeps on LoCoMo: gold answers, evidence, the model's own loss (paper, tables 4, 5, 7).
 
-Every method gets the same retrieved turns, in the conversation's order and with their retrieval rank, and the same budget.
-Conversations are the statistical units: the questions of one share its turns.
+Every method gets the same retrieved turns, in the conversation's order and with their retrieval rank, and the same
+budget. Conversations are the statistical units: the questions of one share its turns.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from gemjax.distill import Compressor, DistillConfig, Distillation, Distiller, Filler, Turn
+from gemjax.distill import Compressor, Distillation, DistillConfig, Distiller, Filler, Turn
 from gemjax.distill.baselines import RandomDrop, Truncation, self_information
 from gemjax.evaluation.locomo import CATEGORIES, Conversation, Question
 from gemjax.evaluation.statistics import bootstrap_intervals
@@ -22,11 +22,12 @@ from gemjax.models.language import LanguageModel
 BUDGETS = (250, 500, 1000)
 BASELINE = "truncation-retrieved"
 MEASURES = ("recall", "content_recall", "evidence", "rouge_l", "ratio")
-_ARTICLES = frozenset("a an the and".split())
-_COMMON = _ARTICLES | frozenset(
-    "of to in on at for with from by about as is are was were be been do does did has have had he she it they we i you his "
-    "her its their our my your this that these those or but not so".split()
+_ARTICLES = frozenset(("a", "an", "the", "and"))
+_FUNCTION_WORDS = (
+    "of to in on at for with from by about as is are was were be been do does did has have had he she it they "
+    "we i you his  her its their our my your this that these those or but not so"
 )
+_COMMON = _ARTICLES | frozenset(_FUNCTION_WORDS.split())
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -67,7 +68,8 @@ def cases(
                 continue
             order = sorted(range(len(found)), key=lambda place: found[place])
             turns = tuple(
-                Turn(text := conversation.texts[found[place]], header=_header(text), score=-float(place)) for place in order
+                Turn(text := conversation.texts[found[place]], header=_header(text), score=-float(place))
+                for place in order
             )
             here = {found[place]: i for i, place in enumerate(order)}
             out.append(Case(number, question, turns, tuple(here[g] for g in question.gold if g in here)))
@@ -260,7 +262,9 @@ def ablations(model: LanguageModel) -> dict[str, Compressor]:
         "paper, no punctuation": dataclasses.replace(
             turn_paper, multipliers=dataclasses.replace(multipliers, heavy=1.0, boundary=1.0)
         ),
-        "paper, no content": dataclasses.replace(turn_paper, multipliers=dataclasses.replace(multipliers, digit=1.0, capital=1.0)),
+        "paper, no content": dataclasses.replace(
+            turn_paper, multipliers=dataclasses.replace(multipliers, digit=1.0, capital=1.0)
+        ),
         "paper, no decay": dataclasses.replace(turn_paper, oldest=1.0),
         "paper, no smoothing": dataclasses.replace(turn_paper, smoothing=1),
         "paper, no gap filling": dataclasses.replace(turn_paper, gap=0),
@@ -288,7 +292,7 @@ def answer_losses(
     """The model's own loss of the gold answer, nats a token, given the text and the question.
 
     Beside each method: the mean difference to the full text's loss and to the baseline's, over conversations, and the
-    share of questions whose loss is at most 0.1 nats a token above the full text's (a conditional accuracy that needs no
+    share of questions whose loss is at most 0.1 nats a token above the full text's (a conditional accuracy without a
     judge). The method "nothing" has no text at all: what a difference is worth.
     """
     group = np.array([case.conversation for case in chosen])
@@ -311,7 +315,12 @@ def answer_losses(
     full = losses(["\n".join(turn.text for turn in case.turns) for case in chosen])
     note("answers given nothing")
     nothing = losses(["" for _ in chosen])
-    report: dict[str, Any] = {"full": float(full.mean()), "nothing": float(nothing.mean()), "n": len(chosen), "methods": {}}
+    report: dict[str, Any] = {
+        "full": float(full.mean()),
+        "nothing": float(nothing.mean()),
+        "n": len(chosen),
+        "methods": {},
+    }
     base: dict[int, np.ndarray] = {}
     ordered = sorted(methods.items(), key=lambda item: item[0] != BASELINE)
     for name, method in ordered:

@@ -82,7 +82,9 @@ def _conversation(sample: dict[str, Any], number: int) -> Conversation:
         named = (_normal(id) for entry in literal for id in re.findall(r"D:?\d+:\d+", entry))
         gold = sorted({place[id] for id in named if id in place})
         answer = str(qa.get("answer", ""))
-        questions.append(Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold), answer))
+        questions.append(
+            Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold), answer)
+        )
     return Conversation(
         str(sample.get("sample_id", number)), ids, tuple(turn_text(turn) for turn in turns), tuple(questions)
     )

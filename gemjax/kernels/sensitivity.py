@@ -55,8 +55,8 @@ def first_order_bound(scores: Float[Array, "n"], dropped: Bool[Array, "n"], dim:
     r"""$\sqrt d \sum_{i\ \mathrm{dropped}} S_i$: no first-order change of the loss is larger.
 
     Setting the embeddings of the dropped tokens to zero changes the loss by $-\sum_i \langle g_i, h_i \rangle$ to first
-    order, and $|\langle g_i, h_i \rangle| \le \lVert g_i \odot h_i \rVert_1 \le \sqrt d\, S_i$ (Cauchy-Schwarz). This is
-    what of the paper's Eq. 8 can be proved; it needs no Lipschitz constant, and says nothing about another model.
+    order, and $|\langle g_i, h_i \rangle| \le \lVert g_i \odot h_i \rVert_1 \le \sqrt d\, S_i$ (Cauchy-Schwarz). This
+    is what of the paper's Eq. 8 can be proved; it needs no Lipschitz constant, and says nothing about another model.
 
     Args:
         scores: $S$, `[n]`.
@@ -73,7 +73,7 @@ def second_order_bound(
     dropped: Bool[Array, "n"],
     smoothness: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    r"""First-order bound $+ \frac{\Lambda}{2} \sum_{i\ \mathrm{dropped}} \lVert h_i \rVert^2$ for a $\Lambda$-smooth loss.
+    r"""First-order bound $+ \frac{\Lambda}{2} \sum_{i\ \mathrm{dropped}} \lVert h_i \rVert^2$, for a smooth loss.
 
     Args:
         scores, dropped: as for `first_order_bound`.

@@ -1,7 +1,6 @@
 """Causal attention in blocks of queries: scores are never all in memory, and the backward pass makes them again."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +96,7 @@ def _backward(block: int, residuals: _Residuals, gradient: Array) -> tuple[Array
         dq.append((ds @ k[:, :stop]).reshape(groups, share, stop - start, d))
         new_k = ds.swapaxes(1, 2) @ q[:, :, start:stop].reshape(groups, rows, d)
         new_v = weights.reshape(groups, rows, stop).swapaxes(1, 2) @ gb
-        for i, (a, b) in enumerate(itertools.takewhile(lambda bound: bound[0] < stop, bounds)):
+        for i, (a, b) in enumerate(bounds[: len(dq)]):
             dk[i] = dk[i] + new_k[:, a:b]
             dv[i] = dv[i] + new_v[:, a:b]
     back = [jnp.concatenate(x, 1).transpose(1, 0, 2) for x in (dk, dv)]

@@ -84,7 +84,14 @@ class DecoderConfig:
 
 _FAMILY = ("llama", "qwen2", "qwen3")
 _REQUIRED = frozenset(
-    "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads max_position_embeddings".split()
+    (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "max_position_embeddings",
+    )
 )
 _SIZES = _REQUIRED | {"num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings"}
 _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")
@@ -104,13 +111,14 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "rope_interleaved": (False,),
 }
 # `sliding_window` and `max_window_layers` act only with `use_sliding_window`.
-_HARMLESS = frozenset(
+_HARMLESS_NAMES = (
     "architectures attention_dropout initializer_range dtype torch_dtype torchscript use_bfloat16 use_cache "
     "transformers_version transformers.js_config chunk_size_feed_forward return_dict bos_token_id eos_token_id "
     "pad_token_id cls_token_id sep_token_id unk_token_id decoder_start_token_id pretraining_tp sliding_window "
     "max_window_layers is_llama_config output_attentions output_hidden_states problem_type tokenizer_class "
-    "task_specific_params finetuning_task id2label label2id num_labels prefix name_or_path".split()
+    "task_specific_params finetuning_task id2label label2id num_labels prefix name_or_path"
 )
+_HARMLESS = frozenset(_HARMLESS_NAMES.split())
 
 
 def rotary_frequencies(theta: float, head_dim: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """A Llama / Qwen decoder in Flax that takes input embeddings, so that a loss can be differentiated by them.
 
-The weights are an explicit argument (`graph, params = nnx.split(decoder)`), so plain `jax.grad`, `jit` and `vmap` apply.
+The weights are an explicit argument (`graph, params = nnx.split(decoder)`), so `jax.grad`, `jit` and `vmap` apply.
 Everything is written for one sequence; take batches by `jax.vmap`.
 """
 
@@ -46,7 +46,7 @@ def rms_norm(x: Float[Array, "... d"], scale: Float[Array, "d"], eps: float) -> 
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and gated feed-forward, each behind a normalisation. Projections multiply from the right, `[in, out]`."""
+    """Attention and gated feed-forward, each behind a normalisation. Projections are kept as `[in, out]`."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs) -> None:
         hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim

@@ -27,13 +27,18 @@ _LAYER = {
     "ffn_up.weight": "mlp.up_proj.weight",
     "ffn_down.weight": "mlp.down_proj.weight",
 }
-_TOP = {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "norm.weight", "output.weight": "lm_head.weight"}
+_TOP = {
+    "token_embd.weight": "embed_tokens.weight",
+    "output_norm.weight": "norm.weight",
+    "output.weight": "lm_head.weight",
+}
 _FREQUENCIES = "rope_freqs.weight"
 # Per-architecture keys: those read, and those that change nothing here.
-_READ = frozenset(
+_READ_NAMES = (
     "block_count context_length embedding_length feed_forward_length attention.head_count attention.head_count_kv "
-    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon".split()
+    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon"
 )
+_READ = frozenset(_READ_NAMES.split())
 _HARMLESS = frozenset({"vocab_size", "rope.dimension_count", "pooling_type"})
 
 
@@ -131,9 +136,7 @@ class GGUFFile(Mapping[str, np.ndarray]):
     def tokenizer_fields(self) -> dict[str, Any]:
         """The `tokenizer.ggml.*` metadata by short name (`model`, `pre`, `tokens`, `merges`, `token_type`, ...)."""
         prefix = "tokenizer.ggml."
-        return {
-            key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)
-        }
+        return {key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)}
 
     def __getitem__(self, name: str) -> np.ndarray:
         tensor = self._tensors[name]

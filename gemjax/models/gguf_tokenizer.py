@@ -27,7 +27,7 @@ def tokenizer_from_gguf(fields: Mapping[str, Any], name: str) -> Tokenizer:
     """
     if fields.get("model") != "gpt2":
         raise WeightsError(
-            f"{name}: tokenizer {fields.get('model')!r} is not supported; put the model's tokenizer.json beside the file"
+            f"{name}: tokenizer {fields.get('model')!r} is not supported; put its tokenizer.json beside the file"
         )
     tokens, merges, kinds = fields.get("tokens"), fields.get("merges"), fields.get("token_type")
     if not tokens or merges is None or (kinds is not None and len(kinds) != len(tokens)):

@@ -84,7 +84,9 @@ def token_loss(
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _sensitivities(params: nnx.State, ids: Array, weights: Array, valid: Array, *, config: DecoderConfig) -> Sensitivity:
+def _sensitivities(
+    params: nnx.State, ids: Array, weights: Array, valid: Array, *, config: DecoderConfig
+) -> Sensitivity:
     def one(ids: Array, weights: Array, valid: Array) -> Sensitivity:
         embeddings = merged(config, params).embed(ids)
         return sensitivity(functools.partial(token_loss, config=config), embeddings, params, ids, weights, valid)
@@ -113,9 +115,7 @@ def _last_hidden(params: nnx.State, ids: Array, valid: Array, *, config: Decoder
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _ablated(
-    params: nnx.State, ids: Array, scale: Array, valid: Array, *, config: DecoderConfig
-) -> Array:
+def _ablated(params: nnx.State, ids: Array, scale: Array, valid: Array, *, config: DecoderConfig) -> Array:
     embeddings = merged(config, params).embed(ids) * scale[:, None]
     return token_loss(embeddings, params, ids, jnp.ones(ids.shape, embeddings.dtype), valid, config)[0]
 

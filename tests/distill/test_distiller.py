@@ -1,5 +1,7 @@
 """The distiller's promises: hard budget, original characters, whole graphemes, protection, monotony, bad input."""
 
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
+
 import dataclasses
 
 import numpy as np
@@ -27,7 +29,7 @@ SCRIPTS = [
     "東京は好きです。でも大阪のほうが食べ物がおいしいと思います。明日は雨が降るかもしれません。",
     "مرحبا بالعالم، كيف حالك اليوم؟ ذهبت إلى السوق واشتريت الخبز والحليب والجبن والزيتون.",
     "Family 👩‍👩‍👧‍👦 and flags 🇫🇷🇩🇪 and skin 👍🏽 all at once, here they are 👩🏿‍🚀 in one line of text.",
-    "Cafe\u0301 re\u0301sume\u0301 nai\u0308ve Zalgo t\u0336e\u0336x\u0336t\u0336 with many combining accents e\u0302\u0301 inside of it, see?",
+    "Cafe\u0301 re\u0301sume\u0301 nai\u0308ve Zalgo t\u0336e\u0336x\u0336t\u0336 with many accents e\u0302\u0301 inside of it, see?",
     "हिन्दी में क्षत्रिय और विद्यार्थी लिखते हैं। नमस्ते दुनिया, आप कैसे हैं?",
     "Lone \ud800 surrogates \udfff in a text that nobody should have written, but somebody always does.",
 ]
@@ -42,7 +44,10 @@ CONFIGS = {
 
 
 def scored(texts):
-    return [Turn(text, header=max(text.find(": ") + 2, 0) if ": " in text[:12] else 0, score=-i) for i, text in enumerate(texts)]
+    return [
+        Turn(text, header=max(text.find(": ") + 2, 0) if ": " in text[:12] else 0, score=-i)
+        for i, text in enumerate(texts)
+    ]
 
 
 def check(out, turns, budget):
@@ -110,7 +115,7 @@ def test_the_rivals_share_the_interface():
         out = method.distill(turns, 40)
         check(out, turns, 40)
         assert method.distill(turns, 40).text == out.text
-        assert 0 < out.tokens_after
+        assert out.tokens_after > 0
     assert RandomDrop(MODEL, seed=1).distill(turns, 40).text != RandomDrop(MODEL).distill(turns, 40).text
     with pytest.raises((ConfigError, OSError)):
         LLMLingua2(MODEL, weights="/nowhere")

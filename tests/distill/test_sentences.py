@@ -1,5 +1,7 @@
 """Sentence splitting: what users write, in every script, exact to the character and linear in time."""
 
+# ruff: noqa: RUF001 - punctuation of many scripts is meant
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

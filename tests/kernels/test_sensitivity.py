@@ -52,7 +52,9 @@ def test_squared_score_is_the_weighted_trace_of_the_diagonal_fisher(case):
     gradient = (1 - np.tanh(h.astype(np.float64)) ** 2) * np.tanh(w.astype(np.float64))
     # The diagonal empirical Fisher of one sample is the squared gradient; its entries are weighted by h squared.
     trace = np.einsum("nd,nd->n", gradient**2, h.astype(np.float64) ** 2)
-    np.testing.assert_allclose(np.asarray(got.scores, np.float64) ** 2, trace, rtol=1e-4, atol=1e-10 * np.square(h).max())
+    np.testing.assert_allclose(
+        np.asarray(got.scores, np.float64) ** 2, trace, rtol=1e-4, atol=1e-10 * np.square(h).max()
+    )
     np.testing.assert_allclose(got.products, (gradient * h).sum(-1), rtol=1e-3, atol=1e-4 * np.abs(h).max())
 
 

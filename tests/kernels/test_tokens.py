@@ -73,14 +73,14 @@ def test_pruning_keeps_the_share_of_highest_scores_and_never_a_lower_one_before(
     for group in by_sentence(n, sentence):
         free = [i for i in group if not protected[i]]
         ranked = sorted(free, key=lambda i: (-scores[i], i))
-        quota = -(-int(round(keep * 10)) * len(free) // 10)
+        quota = -(-round(keep * 10) * len(free) // 10)
         assert {i for i in free if got[i]} == set(ranked[:quota])
 
 
 @settings(deadline=None, max_examples=80)
 @given(texts(), st.integers(0, 4))
 def test_gaps_are_filled_within_a_sentence_only(text, longest):
-    n, sentence, cost, valid, scores = text
+    _, sentence, cost, valid, scores = text
     kept = (scores > 0.6) & valid
     got = np.asarray(fill(kept, sentence, cost, valid, longest=longest))
     expected = kept.copy()

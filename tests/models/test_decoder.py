@@ -42,7 +42,11 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 KINDS = {
-    "smollm2": (transformers.LlamaForCausalLM, {"rope_theta": 1e5, "rope_type": "default"}, {"tie_word_embeddings": True}),
+    "smollm2": (
+        transformers.LlamaForCausalLM,
+        {"rope_theta": 1e5, "rope_type": "default"},
+        {"tie_word_embeddings": True},
+    ),
     "llama32": (transformers.LlamaForCausalLM, LLAMA3, {"tie_word_embeddings": False, "head_dim": 16}),
     "qwen3": (transformers.Qwen3ForCausalLM, {"rope_theta": 1e6, "rope_type": "default"}, {"head_dim": 12}),
     "qwen2": (transformers.Qwen2ForCausalLM, {"rope_theta": 1e6, "rope_type": "default"}, {}),
@@ -241,7 +245,7 @@ def test_damaged_folders_are_refused(pair, tmp_path):
     _, folder, _ = pair
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(WeightsError, match="no model.safetensors"):
+    with pytest.raises(WeightsError, match=r"no model\.safetensors"):
         LanguageModel.from_pretrained(tmp_path)
     source = next(folder.glob("*.safetensors"))
     (tmp_path / "model.safetensors").write_bytes(source.read_bytes()[:2000])
@@ -250,7 +254,7 @@ def test_damaged_folders_are_refused(pair, tmp_path):
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(WeightsError, match=r"config.json"):
         LanguageModel.from_pretrained(tmp_path)
-    with pytest.raises(WeightsError, match="neither a config.json nor a .gguf"):
+    with pytest.raises(WeightsError, match=r"neither a config\.json nor a \.gguf"):
         (tmp_path / "empty").mkdir()
         LanguageModel.from_pretrained(tmp_path / "empty")
 
