@@ -7,10 +7,10 @@ from gemjax.distill.filler import Filler
 from gemjax.distill.structure import Multipliers
 from gemjax.distill.units import UnitKind
 from gemjax.errors import ConfigError
-from gemjax.kernels.tokens import Fit
 
 Loss = Literal["text", "query", "surprisal", "none"]
 Context = Literal["joint", "turn"]
+Fit = Literal["trim", "prefix", "skip"]
 Value = Literal["mean", "turn", "product", "knapsack"]
 
 
@@ -37,7 +37,8 @@ class DistillConfig:
         filler: what is set aside before anything of worth; None: nothing.
         value: what orders the sentences: "mean", their mean score after pruning; "turn", their turn's score;
             "product", both; "knapsack", the choice of greatest total score that fits.
-        fit: what happens at a sentence that does not fit: "prefix" stops, "skip" goes on.
+        fit: what happens at the first sentence that does not fit: "trim" puts its best units into the room that is left
+            and stops, "prefix" stops, "skip" goes on with the next ones.
         headers: keep a turn's header while anything of the turn is kept.
     """
 
@@ -57,7 +58,7 @@ class DistillConfig:
     gap: int = 0
     filler: Filler | None = dataclasses.field(default_factory=Filler)
     value: Value = "turn"
-    fit: Fit = "skip"
+    fit: Fit = "trim"
     headers: bool = True
 
     def __post_init__(self) -> None:
@@ -66,7 +67,7 @@ class DistillConfig:
             ("context", ("joint", "turn")),
             ("unit", ("token", "word")),
             ("value", ("mean", "turn", "product", "knapsack")),
-            ("fit", ("prefix", "skip")),
+            ("fit", ("trim", "prefix", "skip")),
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")

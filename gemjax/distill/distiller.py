@@ -173,7 +173,9 @@ class Distiller:
         queue = np.lexsort((np.arange(sentences), -worth, demoted))
         queue = queue[costs[queue] > 0]
         values = -np.arange(len(queue), dtype=float)
-        taken = take(values, costs[queue], owner[queue], opening, budget + 1, config.fit)
+        taken = take(
+            values, costs[queue], owner[queue], opening, budget + 1, "skip" if config.fit == "skip" else "prefix"
+        )
         chosen = [int(queue[i]) for i in taken]
         turns = [turn.turn for turn in read]
 
@@ -186,21 +188,21 @@ class Distiller:
 
         while chosen and not fits(mask(len(chosen))):
             chosen.pop()
-        if chosen:
-            kept = mask(len(chosen))
-            if len(chosen) < len(queue):
-                return kept
+        kept = mask(len(chosen))
+        if len(chosen) == len(queue):
             # Everything of worth is in: what pruning took comes back, best first.
             left = np.flatnonzero(~kept)
-            order = left[np.lexsort((left, -planned.scores[left]))]
-            return self._longest(kept, order, fits)
-        if not len(queue):
-            return np.zeros(len(units), bool)
-        # Not even the first sentence fits: the best part of it, protected units before the others.
-        own = np.flatnonzero(units.sentence == queue[0])
-        own = own[planned.kept[own]]
-        order = own[np.lexsort((own, -planned.scores[own], ~planned.protected[own]))]
-        return self._longest(np.zeros(len(units), bool), order, fits)
+            return self._longest(kept, left[np.lexsort((left, -planned.scores[left]))], fits)
+        if chosen and config.fit != "trim":
+            return kept
+        # The best part of the sentence that does not fit: its header, then protected units before the others.
+        following = queue[len(chosen)]
+        own = np.flatnonzero(body & (units.sentence == following))
+        own = own[np.lexsort((own, -planned.scores[own], ~planned.protected[own]))]
+        header = np.flatnonzero(fixed & (units.turn == owner[following]) & ~kept)
+        more = self._longest(kept, np.concatenate([header, own]), fits)
+        # A header alone says nothing.
+        return more if (more & ~kept & ~fixed).any() else kept
 
     def _longest(self, kept: np.ndarray, order: np.ndarray, fits: Callable[[np.ndarray], bool]) -> np.ndarray:
         """Add units in this order as long as the text fits: by bisection, then settled by going back."""

@@ -112,6 +112,8 @@ def _inside_word(text: str, at: int) -> bool:
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]
+    if before.isspace():
+        return not after.isspace()  # the white space before a word goes with it
     if before in _INNER:
         before = text[at - 2] if at >= 2 and after.isalnum() else " "
     elif after in _INNER:

@@ -269,6 +269,7 @@ def ablations(model: LanguageModel) -> dict[str, Compressor]:
         "paper, no smoothing": dataclasses.replace(turn_paper, smoothing=1),
         "paper, no gap filling": dataclasses.replace(turn_paper, gap=0),
         "paper, skip": dataclasses.replace(turn_paper, fit="skip"),
+        "fdtd, skip": dataclasses.replace(default, fit="skip"),
     }
     out: dict[str, Compressor] = {BASELINE: Truncation(model, "retrieved")}
     cache = None
