@@ -166,8 +166,12 @@ def _in_order(
         kept[ranked[:count]] = True
         return kept
 
-    count = int(np.searchsorted(np.cumsum(units.cost[ranked]), budget, side="right"))
-    # Joints, line ends and merged tokens make the text's own count differ from the sum.
-    while count and model.count(render(kept_spans(units, grown(count), listed), listed)) > budget:
-        count -= 1
-    return finish(read, units, grown(count), before, budget, model, name=name)
+    # Joints, line ends and merged tokens make the text's own count differ from the sum of the units'.
+    low, high = 0, int(np.searchsorted(np.cumsum(units.cost[ranked]), budget, side="right"))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if model.count(render(kept_spans(units, grown(middle), listed), listed)) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return finish(read, units, grown(low), before, budget, model, name=name)
