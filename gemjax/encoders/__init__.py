@@ -6,6 +6,7 @@ Importing this loads neither JAX nor torch, and touches no device; an encoder lo
 from gemjax.encoders.cached import CachedEncoder, EncoderUsage
 from gemjax.encoders.default import default_encoder, load_encoder
 from gemjax.encoders.flax_encoder import FlaxSentenceEncoder
+from gemjax.encoders.last_token import LastTokenEncoder
 from gemjax.encoders.protocol import CallableEncoder, Encoder, as_encoder
 from gemjax.encoders.torch_encoder import SentenceTransformerEncoder
 
@@ -15,6 +16,7 @@ __all__ = [
     "Encoder",
     "EncoderUsage",
     "FlaxSentenceEncoder",
+    "LastTokenEncoder",
     "SentenceTransformerEncoder",
     "as_encoder",
     "default_encoder",

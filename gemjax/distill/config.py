@@ -1,0 +1,101 @@
+"""How a distiller scores, prunes and chooses, and the presets."""
+
+import dataclasses
+from typing import Literal
+
+from gemjax.distill.filler import Filler
+from gemjax.distill.structure import Multipliers
+from gemjax.distill.units import UnitKind
+from gemjax.errors import ConfigError
+
+Loss = Literal["text", "query", "surprisal", "none"]
+Context = Literal["joint", "turn"]
+Fit = Literal["trim", "prefix", "skip"]
+Value = Literal["mean", "turn", "product", "knapsack"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DistillConfig:
+    """Every part of the method, each of which can be changed or switched off by itself.
+
+    Attributes:
+        loss: what a token's score is its sensitivity to: "text", the text's own cross-entropy; "query", that of the
+            query given the text; "surprisal", no sensitivity but self-information; "none", all alike: no model pass.
+        context: "joint" scores all turns in one text (windows of `window`), "turn" each by itself, which is faster and
+            makes a turn's scores independent of its neighbours. "query" always reads as much as fits in a window.
+        window: tokens read at once.
+        impute: replace the artefacts at both ends of what was read by the median of the rest.
+        smoothing: width of the average pooling over tokens, odd; 1: none.
+        rank: replace scores by their rank within the turn before anything is compared between turns.
+        multipliers: structural factors; None: none.
+        oldest: weight of the oldest turn, the newest having 1; 1: no decay.
+        unit: what pruning drops: tokens, or whole words.
+        keep: share of a long sentence's unprotected units that survive pruning.
+        head, tail: tokens at a long sentence's ends that pruning leaves alone.
+        longer_than: sentences of at most this many tokens are not pruned.
+        gap: gaps of at most this many tokens are filled; 0: none.
+        filler: what is set aside before anything of worth; None: nothing.
+        value: what orders the sentences: "mean", their mean score after pruning; "turn", their turn's score;
+            "product", both; "knapsack", the choice of greatest total score that fits.
+        fit: what happens at the first sentence that does not fit: "trim" puts its best units into the room that is left
+            and stops, "prefix" stops, "skip" goes on with the next ones.
+        headers: keep a turn's header while anything of the turn is kept.
+    """
+
+    loss: Loss = "text"
+    context: Context = "turn"
+    window: int = 1024
+    impute: bool = True
+    smoothing: int = 1
+    rank: bool = False
+    multipliers: Multipliers | None = dataclasses.field(default_factory=Multipliers)
+    oldest: float = 1.0
+    unit: UnitKind = "word"
+    keep: float = 0.9
+    head: int = 1
+    tail: int = 1
+    longer_than: int = 8
+    gap: int = 0
+    filler: Filler | None = dataclasses.field(default_factory=Filler)
+    value: Value = "turn"
+    fit: Fit = "trim"
+    headers: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("loss", ("text", "query", "surprisal", "none")),
+            ("context", ("joint", "turn")),
+            ("unit", ("token", "word")),
+            ("value", ("mean", "turn", "product", "knapsack")),
+            ("fit", ("trim", "prefix", "skip")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")
+        for name, low, high in (("keep", 0, 1), ("oldest", 0, 1)):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and low <= value <= high):
+                raise ConfigError(f"{name} = {value!r}; expected a number from {low} to {high}")
+        for name, least in (("head", 0), ("tail", 0), ("longer_than", 0), ("gap", 0), ("smoothing", 1), ("window", 2)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name} = {value!r}; expected an integer of at least {least}")
+        if self.smoothing % 2 == 0:
+            raise ConfigError(f"smoothing = {self.smoothing}; expected an odd width")
+
+    @classmethod
+    def paper(cls) -> "DistillConfig":
+        """The method as printed (section 3.3, Algorithm 2), 60 % of each middle kept: the paper gives no number."""
+        return cls(
+            context="joint",
+            smoothing=5,
+            oldest=0.6,
+            unit="token",
+            keep=0.6,
+            head=3,
+            tail=3,
+            gap=3,
+            filler=None,
+            value="mean",
+            fit="prefix",
+            headers=False,
+        )

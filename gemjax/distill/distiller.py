@@ -1,0 +1,337 @@
+"""The FDTD façade: text in, the part of it that fits a budget out."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from gemjax.distill.config import DistillConfig
+from gemjax.distill.render import kept_spans, render
+from gemjax.distill.result import Distillation
+from gemjax.distill.scoring import ScoreCache, Scored, score_turns
+from gemjax.distill.selection import Plan, best_set, plan, take
+from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
+from gemjax.distill.units import Units, units_of
+from gemjax.errors import ConfigError
+from gemjax.models.language import LanguageModel, default_language_model
+
+Progress = Callable[[int], None]
+
+
+class Compressor(Protocol):
+    """Anything that shortens turns to a budget: the distiller and what it is compared with."""
+
+    name: str
+
+    def distill(self, turns: Turns, budget: int, query: str | None = None) -> Distillation:
+        """The turns within `budget` tokens."""
+        ...
+
+
+class Distiller:
+    """Shortens text to a token budget by the sensitivity of a small language model (CoreMem, section 3.3).
+
+    The text is cut into sentences, the least sensitive units in them are dropped, and sentences enter until the budget
+    is full. What comes out are original characters in their original order. Remembers the scores of the turns it read
+    last, so that a memory that is retrieved again costs no pass; safe to use from several threads.
+
+    Args:
+        model: the language model; None: SmolLM2-135M-Instruct, shared by the process.
+        config: the method; `DistillConfig.paper()` is the printed one.
+        encoder: scores turns against the query when they carry no scores of their own (`gemjax.as_encoder` takes what
+            it may be); None: the default encoder, loaded when it is first needed.
+        name: how reports call it.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel | None = None,
+        config: DistillConfig | None = None,
+        *,
+        encoder: Any = None,
+        name: str = "fdtd",
+    ) -> None:
+        self.model = default_language_model() if model is None else model
+        self.config = DistillConfig() if config is None else config
+        self.name = name
+        self.cache = ScoreCache()
+        self._encoder = encoder
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | Path,
+        config: DistillConfig | None = None,
+        *,
+        encoder: Any = None,
+        download: bool | None = None,
+    ) -> "Distiller":
+        """A distiller with a model by name, folder or `.gguf` file.
+
+        Raises:
+            WeightsError: no weights, damaged weights, or an unsupported model.
+        """
+        return cls(LanguageModel.from_pretrained(model, download=download), config, encoder=encoder)
+
+    def distill(
+        self, turns: Turns, budget: int, query: str | None = None, *, progress: Progress | None = None
+    ) -> Distillation:
+        """The most telling part of the turns within a budget.
+
+        A text within the budget comes back as it is, without a model pass. The result never has more than `budget`
+        tokens, counted by tokenising it; it is empty when not even the smallest unit fits.
+
+        Args:
+            turns: a text, texts or `Turn`s, oldest first.
+            budget: the most tokens of the model's tokenizer, at least 1.
+            query: what the text will be asked. Turns without scores are scored by their similarity to it.
+            progress: called with the number of tokens that the model has read since the last call.
+
+        Raises:
+            ConfigError: the budget is below 1 or no integer.
+            TypeError: the turns are neither strings nor `Turn`s.
+        """
+        check_budget(budget)
+        listed = as_turns(turns)
+        read = read_turns(listed, self.model)
+        text = "\n".join(turn.text for turn in listed)
+        before = self.model.count(text)
+        units = units_of(read, self.config.unit)
+        if before <= budget or not text.strip():
+            return whole(read, units, text, before, budget, self.name)
+        scored = score_turns(read, self.model, self.config, query, progress, self.cache)
+        planned, demoted = self._plan(units, scored, read)
+        relevance = self._relevance(read, units, query)
+        kept = self._choose(units, planned, demoted, relevance, read, budget)
+        return finish(read, units, kept, before, budget, self.model, scored=scored, planned=planned, name=self.name)
+
+    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn]) -> tuple[Plan, np.ndarray]:
+        texts = [read[t].turn.text[a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
+        scores = units.mean(scored.scores)
+        if self.config.multipliers is not None:
+            scores = scores * self.config.multipliers.factors(texts)
+        spared = np.zeros(len(units), bool)
+        demoted = np.zeros(sum(len(turn.spans) for turn in read), bool)
+        filler = self.config.filler
+        if filler is not None:
+            opens = np.append(True, np.diff(units.turn) > 0)
+            spared = np.array([filler.word(text) for text in texts], bool) & ~opens & ~units.header
+            sentences = [
+                turn.turn.text[max(a, turn.turn.header if i == 0 else a) : b]
+                for turn in read
+                for i, (a, b) in enumerate(turn.spans)
+            ]
+            demoted = np.array([filler.sentence(sentence) for sentence in sentences], bool)
+            # Filler words in a sentence that is taken last stay: there is nothing else in it.
+            spared &= ~demoted[units.sentence]
+        return plan(units, scores, spared, len(read), self.config), demoted
+
+    def _relevance(self, read: list[ReadTurn], units: Units, query: str | None) -> np.ndarray | None:
+        """How well each sentence's turn (of a single turn: the sentence itself) matches the query; None: unknown."""
+        if self.config.value == "mean":
+            return None
+        owner = np.repeat(np.arange(len(read)), [len(turn.spans) for turn in read])
+        scores = [turn.turn.score for turn in read]
+        if any(score is not None for score in scores):
+            known = [score for score in scores if score is not None]
+            # Turns that nobody scored come after all others.
+            return np.array([min(known) - 1.0 if score is None else score for score in scores], float)[owner]
+        if query is None or not query.strip():
+            return None
+        from gemjax.encoders import as_encoder
+
+        self._encoder = as_encoder(self._encoder)
+        texts = [turn.turn.text for turn in read]
+        if len(read) == 1:
+            texts = [read[0].turn.text[a:b] for a, b in read[0].spans]
+        vectors = self._encoder.encode([query, *texts])
+        similarity = np.asarray(vectors[1:] @ vectors[0], float)
+        return similarity if len(read) == 1 else similarity[owner]
+
+    def _choose(
+        self,
+        units: Units,
+        planned: Plan,
+        demoted: np.ndarray,
+        relevance: np.ndarray | None,
+        read: list[ReadTurn],
+        budget: int,
+    ) -> np.ndarray:
+        config = self.config
+        fixed = units.header if config.headers else np.zeros(len(units), bool)
+        body = planned.kept & ~fixed
+        sentences = len(planned.means)
+        costs = np.bincount(units.sentence, np.where(body, units.cost, 0), sentences).astype(int)
+        owner = np.zeros(sentences, int)
+        owner[units.sentence] = units.turn
+        # A line end in front of every turn but the first that is kept; counted for all, settled by the recount.
+        opening = 1 + np.bincount(units.turn, np.where(fixed, units.cost, 0), len(read)).astype(int)
+        worth = self._worth(planned, relevance, costs, owner, opening, budget)
+        # Sentences whose every unit is left out, or that hold only a header, are not in the queue.
+        queue = np.lexsort((np.arange(sentences), -worth, demoted))
+        queue = queue[costs[queue] > 0]
+        values = -np.arange(len(queue), dtype=float)
+        taken = take(
+            values, costs[queue], owner[queue], opening, budget + 1, "skip" if config.fit == "skip" else "prefix"
+        )
+        chosen = [int(queue[i]) for i in taken]
+        turns = [turn.turn for turn in read]
+
+        def mask(count: int) -> np.ndarray:
+            inside = np.isin(units.sentence, chosen[:count])
+            return (body & inside) | (fixed & np.isin(units.turn, owner[chosen[:count]]))
+
+        def fits(kept: np.ndarray) -> bool:
+            return self.model.count(render(kept_spans(units, kept, turns), turns)) <= budget
+
+        while chosen and not fits(mask(len(chosen))):
+            chosen.pop()
+        kept = mask(len(chosen))
+        if len(chosen) == len(queue):
+            # Everything of worth is in: what pruning took comes back, best first.
+            left = np.flatnonzero(~kept)
+            return self._longest(kept, left[np.lexsort((left, -planned.scores[left]))], fits)
+        if chosen and config.fit != "trim":
+            return kept
+        # The best part of the sentence that does not fit: its header, then protected units before the others.
+        following = queue[len(chosen)]
+        own = np.flatnonzero(body & (units.sentence == following))
+        own = own[np.lexsort((own, -planned.scores[own], ~planned.protected[own]))]
+        header = np.flatnonzero(fixed & (units.turn == owner[following]) & ~kept)
+        more = self._longest(kept, np.concatenate([header, own]), fits)
+        # A header alone says nothing.
+        return more if (more & ~kept & ~fixed).any() else kept
+
+    def _longest(self, kept: np.ndarray, order: np.ndarray, fits: Callable[[np.ndarray], bool]) -> np.ndarray:
+        """Add units in this order as long as the text fits: by bisection, then settled by going back."""
+
+        def grown(count: int) -> np.ndarray:
+            more = kept.copy()
+            more[order[:count]] = True
+            return more
+
+        low, high = 0, len(order)
+        while low < high:
+            middle = math.ceil((low + high) / 2)
+            if fits(grown(middle)):
+                low = middle
+            else:
+                high = middle - 1
+        return grown(low)
+
+    def _worth(
+        self,
+        planned: Plan,
+        relevance: np.ndarray | None,
+        costs: np.ndarray,
+        owner: np.ndarray,
+        opening: np.ndarray,
+        budget: int,
+    ) -> np.ndarray:
+        kind = self.config.value
+        if relevance is None and kind != "knapsack":
+            return planned.means
+        if kind == "turn" and relevance is not None:
+            return relevance
+        scaled = np.ones(len(costs))
+        if relevance is not None and len(costs):
+            spread = np.ptp(relevance)
+            scaled = (relevance - relevance.min()) / spread if spread else scaled
+        product = scaled * planned.means
+        if kind == "product":
+            return product
+        # A turn's opening is shared out among its sentences: the table knows no openings.
+        shared = costs + np.ceil(opening[owner] / np.maximum(np.bincount(owner)[owner], 1)).astype(int)
+        chosen = best_set(np.where(costs > 0, product * costs, 0.0), shared, budget)
+        return product + np.where(chosen, product.max(initial=0.0) + 1.0, 0.0)
+
+    def __repr__(self) -> str:
+        return f"Distiller({self.model.name!r}, {self.config})"
+
+
+def check_budget(budget: object) -> None:
+    """Raises `ConfigError` unless the budget is an integer of at least 1."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1:
+        raise ConfigError(f"budget = {budget!r}; expected an integer of at least 1 (tokens)")
+
+
+def whole(read: list[ReadTurn], units: Units, text: str, before: int, budget: int, name: str) -> Distillation:
+    """Everything, as it came; an empty or blank text gives an empty one when it does not fit."""
+    turns = [turn.turn for turn in read]
+    fits = before <= budget
+    spans = kept_spans(units, np.ones(len(units), bool), turns) if fits else []
+    tokens = len(units.first) and int(units.first[-1])
+    zeros = np.zeros(tokens, np.float32)
+    return Distillation(
+        text=text if fits else "",
+        status="unchanged" if fits and text else "empty",
+        spans=tuple(spans),
+        kept=np.full(tokens, fits),
+        sensitivity=zeros,
+        scores=zeros,
+        **_places(read),
+        budget=budget,
+        tokens_before=before,
+        tokens_after=before if fits else 0,
+        bound=0.0,
+        change=0.0,
+        report={"method": name, "turns": len(read)},
+    )
+
+
+def finish(
+    read: list[ReadTurn],
+    units: Units,
+    kept: np.ndarray,
+    before: int,
+    budget: int,
+    model: LanguageModel,
+    *,
+    name: str,
+    scored: Scored | None = None,
+    planned: Plan | None = None,
+) -> Distillation:
+    """The result for the units that are kept."""
+    turns = [turn.turn for turn in read]
+    spans = kept_spans(units, kept, turns)
+    text = render(spans, turns)
+    tokens = np.repeat(kept, units.cost)
+    raw = np.zeros(len(tokens), np.float32) if scored is None else scored.raw
+    products = np.zeros(len(tokens), np.float32) if scored is None else scored.products
+    scores = raw if planned is None else np.repeat(planned.scores, units.cost).astype(np.float32)
+    sentences = np.unique(units.sentence[kept])
+    return Distillation(
+        text=text,
+        status="compressed" if text else "empty",
+        spans=tuple(spans),
+        kept=tokens,
+        sensitivity=raw,
+        scores=scores,
+        **_places(read),
+        budget=budget,
+        tokens_before=before,
+        tokens_after=model.count(text),
+        bound=float(np.sqrt(model.config.hidden_size) * raw[~tokens].sum(dtype=np.float64)),
+        change=float(-products[~tokens].sum(dtype=np.float64)),
+        report={
+            "method": name,
+            "turns": len(read),
+            "turns_kept": len({span.turn for span in spans}),
+            "sentences": sum(len(turn.spans) for turn in read),
+            "sentences_kept": len(sentences),
+            "model": model.name,
+            "loss": None if scored is None else scored.loss,
+        },
+    )
+
+
+def _places(read: list[ReadTurn]) -> dict[str, np.ndarray]:
+    counts = [len(turn.tokens.ids) for turn in read]
+    empty = np.zeros(0, np.int64)
+    return {
+        "starts": np.concatenate([empty, *(turn.tokens.starts for turn in read)]),
+        "stops": np.concatenate([empty, *(turn.tokens.stops for turn in read)]),
+        "turn": np.repeat(np.arange(len(read)), counts),
+    }

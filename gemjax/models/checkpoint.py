@@ -1,0 +1,101 @@
+"""From a checkpoint's tensors to a decoder's parameters: every tensor taken once, checked, and nothing left over."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from gemjax.errors import WeightsError
+from gemjax.models.config import DecoderConfig
+from gemjax.models.decoder import Decoder, decoder_graph
+
+Tensors = Mapping[str, np.ndarray]
+"""Tensors by Hugging Face's names, `[out, in]` as torch keeps projections."""
+
+
+def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | None = None) -> nnx.State:
+    """A decoder's parameters, float32: `nnx.merge(decoder_graph(config), params)` is the network.
+
+    Args:
+        config: the sizes the tensors must have.
+        tensors: by Hugging Face's names, with or without the prefix `model.`; half precisions are widened.
+        device: where the weights go; JAX's default device otherwise.
+
+    Raises:
+        WeightsError: a parameter is missing, has another shape or is not finite, or a tensor is unknown.
+    """
+    source = _Source(tensors)
+    hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim
+    queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
+
+    def stack(make: Callable[[str], np.ndarray]) -> np.ndarray:
+        return np.stack([make(f"layers.{i}.") for i in range(config.num_hidden_layers)])
+
+    def joined(parts: Mapping[str, int], columns: int) -> np.ndarray:
+        def one(layer: str) -> np.ndarray:
+            return np.concatenate([source.take(f"{layer}{p}.weight", (n, columns)) for p, n in parts.items()]).T
+
+        return stack(one)
+
+    def vector(part: str, length: int) -> np.ndarray:
+        return stack(lambda layer: source.take(f"{layer}{part}", (length,)))
+
+    projections = {"self_attn.q_proj": queries, "self_attn.k_proj": keys, "self_attn.v_proj": keys}
+    layers: dict[str, Any] = {
+        "attention_norm": vector("input_layernorm.weight", hidden),
+        "qkv": joined(projections, hidden),
+        "attention_out": joined({"self_attn.o_proj": hidden}, queries),
+        "mlp_norm": vector("post_attention_layernorm.weight", hidden),
+        "gate_up": joined({"mlp.gate_proj": inner, "mlp.up_proj": inner}, hidden),
+        "down": joined({"mlp.down_proj": hidden}, inner),
+    }
+    if config.qk_norm:
+        layers["query_norm"] = vector("self_attn.q_norm.weight", size)
+        layers["key_norm"] = vector("self_attn.k_norm.weight", size)
+    if config.qkv_bias:
+        layers["qkv_bias"] = np.concatenate([vector(f"{part}.bias", n) for part, n in projections.items()], 1)
+    table = (config.vocab_size, hidden)
+    values: dict[str, Any] = {
+        "embedding": source.take("embed_tokens.weight", table),
+        "layers": layers,
+        "norm": source.take("norm.weight", (hidden,)),
+    }
+    if not config.tie_word_embeddings:
+        values["output"] = source.take("lm_head.weight", table)
+    source.refuse_leftovers(tied=config.tie_word_embeddings)
+    state = nnx.split(nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0))))[1]
+    nnx.replace_by_pure_dict(state, jax.tree.map(lambda x: jax.device_put(jnp.asarray(x), device), values))
+    return state
+
+
+def merged(config: DecoderConfig, params: nnx.State) -> Decoder:
+    """The network of these parameters."""
+    return nnx.merge(decoder_graph(config), params)
+
+
+class _Source:
+    """Hands out each tensor once, and knows at the end what nobody asked for."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
+        self._names = {name.removeprefix("model."): name for name in tensors}
+
+    def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        if name not in self._names:
+            raise WeightsError(f"the weights lack the parameter {name}")
+        value = self._tensors[self._names.pop(name)]
+        if value.shape != shape:
+            raise WeightsError(f"parameter {name} has shape {list(value.shape)}; the config asks for {list(shape)}")
+        value = np.asarray(value, np.float32)
+        if not np.isfinite(value).all():
+            raise WeightsError(f"parameter {name} holds values that are not finite")
+        return value
+
+    def refuse_leftovers(self, *, tied: bool) -> None:
+        # Old checkpoints carry the rotary frequencies; tied ones sometimes repeat the head.
+        known = ("rotary_emb.inv_freq", "lm_head.weight") if tied else ("rotary_emb.inv_freq",)
+        if unknown := sorted(name for name in self._names if not name.endswith(known)):
+            raise WeightsError(f"the weights hold unknown tensors {unknown[:5]} ({len(unknown)} in all)")
