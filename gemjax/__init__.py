@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "DistillConfig": "gemjax.distill",
+    "Distiller": "gemjax.distill",
     "CallbackError": "gemjax.errors",
     "CompressionResult": "gemjax.history",
     "ConfigError": "gemjax.errors",
@@ -34,6 +36,8 @@ __all__ = [
     "CallbackError",
     "CompressionResult",
     "ConfigError",
+    "DistillConfig",
+    "Distiller",
     "Encoder",
     "EncoderError",
     "FlaxSentenceEncoder",
@@ -53,6 +57,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gemjax.distill import DistillConfig, Distiller
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
         CallbackError,

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gemjax.distill import DistillConfig, Distiller
-    from gemjax.models.language import DEFAULT_LANGUAGE_MODEL
+    from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL
 
     config = DistillConfig.paper() if arguments.preset == "paper" else DistillConfig()
     errors = Console(file=sys.stderr)

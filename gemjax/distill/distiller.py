@@ -181,7 +181,8 @@ class Distiller:
 
         def mask(count: int) -> np.ndarray:
             inside = np.isin(units.sentence, chosen[:count])
-            return (body & inside) | (fixed & np.isin(units.turn, owner[chosen[:count]]))
+            kept: np.ndarray = (body & inside) | (fixed & np.isin(units.turn, owner[chosen[:count]]))
+            return kept
 
         def fits(kept: np.ndarray) -> bool:
             return self.model.count(render(kept_spans(units, kept, turns), turns)) <= budget
@@ -239,13 +240,14 @@ class Distiller:
         if relevance is not None and len(costs):
             spread = np.ptp(relevance)
             scaled = (relevance - relevance.min()) / spread if spread else scaled
-        product = scaled * planned.means
+        product: np.ndarray = scaled * planned.means
         if kind == "product":
             return product
         # A turn's opening is shared out among its sentences: the table knows no openings.
         shared = costs + np.ceil(opening[owner] / np.maximum(np.bincount(owner)[owner], 1)).astype(int)
         chosen = best_set(np.where(costs > 0, product * costs, 0.0), shared, budget)
-        return product + np.where(chosen, product.max(initial=0.0) + 1.0, 0.0)
+        ranked: np.ndarray = product + np.where(chosen, product.max(initial=0.0) + 1.0, 0.0)
+        return ranked
 
     def __repr__(self) -> str:
         return f"Distiller({self.model.name!r}, {self.config})"

@@ -111,8 +111,8 @@ def score_turns(
     read = [chosen[a:b] for a, b in itertools.pairwise(cuts)]
     scores = np.concatenate(_rows(read, impute=config.impute, width=config.smoothing, rank=False))
     if config.rank:
-        own = [scores[a:b] for a, b in itertools.pairwise(bounds)]
-        scores = np.concatenate(_rows(own, impute=False, width=1, rank=True))
+        by_turn = [scores[a:b] for a, b in itertools.pairwise(bounds)]
+        scores = np.concatenate(_rows(by_turn, impute=False, width=1, rank=True))
     return Scored(raw, products, scores.astype(np.float32), float(surprisal.sum()))
 
 

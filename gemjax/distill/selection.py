@@ -103,7 +103,8 @@ def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, confi
         gap=config.gap,
     )
     per_unit = (np.asarray(x)[:n] for x in (decayed, protected, kept))
-    return Plan(*per_unit, np.asarray(means)[:sentences].astype(np.float64))
+    scores_, protected_, kept_ = per_unit
+    return Plan(scores_, protected_, kept_, np.asarray(means)[:sentences].astype(np.float64))
 
 
 def take(

@@ -40,7 +40,8 @@ def as_turns(turns: Turns) -> list[Turn]:
     """A text is a single turn; strings become turns. Raises `TypeError` for anything else."""
     if isinstance(turns, str):
         return [Turn(turns)]
-    if isinstance(turns, (bytes, bytearray)) or not isinstance(turns, Sequence):
+    given: object = turns
+    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Sequence):
         raise TypeError(f"turns must be a string or a sequence of strings or turns, got {type(turns).__name__}")
     out = []
     for i, turn in enumerate(turns):

@@ -15,7 +15,9 @@ from gemjax.kernels._checks import require_shape
 Fit = Literal["prefix", "skip"]
 
 
-def turn_decay(turn: Int[Array, "n"], turns: Int[Array, ""] | int, oldest: float = 0.6) -> Float[Array, "n"]:
+def turn_decay(
+    turn: Int[Array, "n"], turns: Int[Array, ""] | int, oldest: Float[Array, ""] | float = 0.6
+) -> Float[Array, "n"]:
     """Linear weight of each unit's turn: 1 for the newest (the last), `oldest` for the first (section 3.3, item 4).
 
     Args:

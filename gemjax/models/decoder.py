@@ -70,7 +70,8 @@ class DecoderLayer(nnx.Module):
         x = x + self._attention(x, angles, valid)
         # Only the two products are kept for the backward pass; what lies between them is cheap to repeat.
         mlp = jax.checkpoint(_gated, policy=jax.checkpoint_policies.dots_saveable, static_argnums=(4,))
-        return x + mlp(x, self.mlp_norm[...], self.gate_up[...], self.down[...], self.config.rms_norm_eps)
+        out: Array = x + mlp(x, self.mlp_norm[...], self.gate_up[...], self.down[...], self.config.rms_norm_eps)
+        return out
 
     def _attention(self, x: Array, angles: Rotary, valid: Array) -> Array:
         c = self.config
@@ -130,6 +131,7 @@ class Decoder(nnx.Module):
     ) -> Float[Array, "layers_plus_one n d"]:
         """Every layer's input, then the normalised last output. Holds them all: for tests and probing."""
         x, outputs = self._run(embeddings, valid, positions, keep=True)
+        assert outputs is not None
         return jnp.concatenate([embeddings[None], outputs[:-1], x[None]])
 
     def __call__(
@@ -151,7 +153,7 @@ class Decoder(nnx.Module):
         """Next-token logits of hidden states; `[n, vocab]`, so mind the memory (`losses.cross_entropy` does not)."""
         return hidden @ self.head.T
 
-    def _run(self, x: Array, valid: Array, positions: Array | None, keep: bool) -> tuple[Array, Array]:
+    def _run(self, x: Array, valid: Array, positions: Array | None, keep: bool) -> tuple[Array, Array | None]:
         if x.ndim != 2 or x.shape[1] != self.config.hidden_size:
             raise ValueError(f"embeddings must have shape [n, {self.config.hidden_size}], got {tuple(x.shape)}")
         if valid.shape != x.shape[:1]:
