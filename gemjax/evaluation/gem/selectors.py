@@ -18,7 +18,7 @@ from gemjax.evaluation.gem.batches import Batch, batches
 from gemjax.evaluation.gem.checkpoints import UNRANKED, Checkpoints
 from gemjax.kernels.linalg import EXACT, independence_tolerance
 from gemjax.kernels.selection import most_recent, most_similar, random_blocks, residual_completion
-from gemjax.kernels.spans import span_energies
+from gemjax.kernels.spans import SpanEnergies, span_energies
 
 SELECTORS = {
     "geometry": "geometry only",
@@ -111,7 +111,7 @@ def measures(
         x, n, action, goal, final: as in `Batch`.
         selected: `[B, S, C, N]`.
         whole: energy that the full history holds of action, goal, final state, `[B, C, 3]`.
-        max_rank: at least the largest number of selected blocks.
+        max_rank: at least the largest number of selected blocks. 0: no basis; E and the projections are NaN.
 
     NaN where not defined. `P_goal` and `P_final` are projections like `P_a`.
     """
@@ -126,7 +126,10 @@ def measures(
 
     def retained(selected: Array, gram: Array, valid: Array, inner: Array, nearest: Array, whole: Array) -> Any:
         kept = selected & valid
-        spans = span_energies(gram, inner, kept, tol, max_rank=max_rank)
+        if max_rank:
+            spans = span_energies(gram, inner, kept, tol, max_rank=max_rank)
+        else:
+            spans = SpanEnergies(jnp.diagonal(gram) * jnp.nan, inner[:, 0] * jnp.nan, jnp.int32(0))
         energy = jnp.where(valid, jnp.diagonal(gram), 0)
         total = jnp.sum(energy)
         coverage = jnp.where(total > 0, jnp.sum(jnp.where(valid, spans.rows, 0)) / jnp.where(total > 0, total, 1), 1)
@@ -182,20 +185,24 @@ def matched(
     counts: Sequence[np.ndarray],
     paper: list[np.ndarray],
     default: list[np.ndarray],
+    *,
+    spans: bool = True,
 ) -> dict[str, Values]:
-    """All selectors, each keeping exactly `counts` blocks (`[c]` for each trajectory).
+    """All selectors, each keeping exactly `counts` blocks (`[c]` for each trajectory; fewer where there are fewer).
 
-    Where more blocks are protected than may be kept, the ones that the rules name first stay.
+    Where more blocks are protected than may be kept, the ones that the rules name first stay. `spans=False` leaves out
+    the measures that need a basis of every selection (E and the projections), which take most of the time.
     """
     nothing = [np.full(p.shape, UNRANKED) for p in paper]
     exact = {"geometry": nothing, "paper": paper, "default": default}
-    return _run(trajectories, {n: (p, 0, 2.0, counts) for n, p in exact.items()}, (paper, counts))
+    return _run(trajectories, {n: (p, 0, 2.0, counts) for n, p in exact.items()}, (paper, counts), spans)
 
 
 def _run(
     trajectories: Sequence[Checkpoints],
     variants: Mapping[str, tuple[list[np.ndarray], int, float, Sequence[np.ndarray] | None]],
     simple: tuple[list[np.ndarray], Sequence[np.ndarray]] | None,
+    spans: bool = True,
 ) -> dict[str, Values]:
     names = [*variants, *(("random", "paper-random", "recency", "goal", "latest-action") if simple else ())]
     capacities, masks = [], []
@@ -233,7 +240,7 @@ def _run(
             batch.goal,
             batch.final,
             _spread_rows(batch, whole),
-            max_rank=rows,
+            max_rank=rows if spans else 0,
         )
         real = batch.places >= 0
         at = batch.places[real]
