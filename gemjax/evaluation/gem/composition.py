@@ -26,7 +26,10 @@ def table_e1(report: Report) -> list[Table]:
     for name in report.names:
         each = [_tokens(o, name) for o in report.outcomes]
         columns = {key: np.array([e[key] for e in each]) for key in each[0]}
-        cells = [pooled(columns[key] / 1000, units, digits=1) for key in ("cached", "uncached", "input", "encoder", "combined")]
+        cells = [
+            pooled(columns[key] / 1000, units, digits=1)
+            for key in ("cached", "uncached", "input", "encoder", "combined")
+        ]
         ratio = Cell(float(columns["combined"].sum() / full.sum()), paper=2.11 / 2.69 if name == "paper" else None)
         rows.append(Row(name, (*cells, ratio)))
         raw[name] = columns

@@ -17,7 +17,15 @@ from jaxtyping import Array
 from gemjax.evaluation.gem.batches import batches
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import CAPACITY, TAU, completions, measures, ranks_for
-from gemjax.evaluation.gem.table import PAIRED_COLUMNS, Row, Table, by_trajectory, jsonable, paired_rows, trajectory_means
+from gemjax.evaluation.gem.table import (
+    PAIRED_COLUMNS,
+    Row,
+    Table,
+    by_trajectory,
+    jsonable,
+    paired_rows,
+    trajectory_means,
+)
 from gemjax.kernels.retention import action_alignment
 from gemjax.kernels.spectrum import centered_spectrum
 
@@ -75,16 +83,18 @@ def table_2(study: Study) -> list[Table]:
     size = len(study.groups)
     conditions = ("base", "targeted", "matched")
     values = {c: {m: np.full(size, np.nan) for m in EFFECTS} for c in conditions}
-    extra = {"gap": np.full((size, 3), np.nan), "alignment": np.full((size, 3), np.nan), "cosine": np.full(size, np.nan)}
+    extra = {
+        "gap": np.full((size, 3), np.nan),
+        "alignment": np.full((size, 3), np.nan),
+        "cosine": np.full(size, np.nan),
+    }
     blocks = np.full((size, 3), -1)
     protected = [p < 1 << 30 for p in study.paper]
     capacity = [np.maximum(CAPACITY, p.sum(axis=1)).astype(np.int32) for p in protected]
     for batch in batches(study.trajectories):
         rank = min(ranks_for(most), batch.x.shape[1])
         masks, room = batch.masks(protected)[:, None], batch.spread(capacity)[:, None]
-        core = np.asarray(
-            completions(batch.x, batch.n, masks, room, np.array([TAU], np.float32), max_rank=rank)
-        )[:, 0]
+        core = np.asarray(completions(batch.x, batch.n, masks, room, np.array([TAU], np.float32), max_rank=rank))[:, 0]
         chars = np.zeros(batch.x.shape[:2], np.float32)
         for row, (t, _, _) in zip(chars, batch.parts, strict=False):
             row[: min(len(row), len(study.trajectories[t].chars))] = study.trajectories[t].chars[: len(row)]
@@ -128,7 +138,10 @@ def table_2(study: Study) -> list[Table]:
         Row("alignment, matched", (by_trajectory(extra["alignment"][:, 1], groups),) * 2),
         Row("alignment, incoming", (by_trajectory(extra["alignment"][:, 2], groups),) * 2),
     ]
-    pairs = {f"{m}: targeted - matched": trajectory_means(changes["targeted"][m] - changes["matched"][m], groups) for m in EFFECTS}
+    pairs = {
+        f"{m}: targeted - matched": trajectory_means(changes["targeted"][m] - changes["matched"][m], groups)
+        for m in EFFECTS
+    }
     left = int(size - where.sum())
     definition = "A_i: C.4 with rho = 0.90; effects are differences to the core of the paper's rules. P_a, T3: Eq. 4; C, E: Eq. 3."
     return [

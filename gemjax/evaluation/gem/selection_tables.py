@@ -177,9 +177,7 @@ def table_d1(study: Study) -> list[Table]:
     first = np.r_[True, np.diff(study.groups) > 0]
     last = np.r_[np.diff(study.groups) > 0, True]
     where = first | last
-    values = {
-        name: {m: v[where] for m, v in row.items()} for name, row in _ordered(study.at_paper_count).items()
-    }
+    values = {name: {m: v[where] for m, v in row.items()} for name, row in _ordered(study.at_paper_count).items()}
     columns = (*MEASURES, "count")
     return [
         Table(
@@ -239,7 +237,9 @@ def table_d3(study: Study) -> list[Table]:
     here = np.isin(study.groups, index)
     for k in BUDGETS:
         counts = [np.full(len(t.counts), k, np.int32) for t in chosen]
-        values = matched(chosen, counts, [study.paper[i] for i in index], [study.default[i] for i in index], spans=False)
+        values = matched(
+            chosen, counts, [study.paper[i] for i in index], [study.default[i] for i in index], spans=False
+        )
         kept = {name: values[name]["T3"][where[here]] for name in names}
         groups = study.groups[where]
         rows.append(Row(f"K = {k}", tuple(by_trajectory(kept[name], groups) for name in names)))

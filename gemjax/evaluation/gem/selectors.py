@@ -158,7 +158,9 @@ def measures(
         score = jnp.where(valid, inner[0], -jnp.inf)
         _, top = lax.top_k(score, min(3, score.shape[0]))
         nearest = jnp.zeros_like(valid).at[top].set(True) & valid
-        out = jax.vmap(retained, in_axes=(0, None, None, None, None, None))(selected, gram, valid, inner, nearest, whole)
+        out = jax.vmap(retained, in_axes=(0, None, None, None, None, None))(
+            selected, gram, valid, inner, nearest, whole
+        )
         acts = jnp.sum(action**2) > tol**2
         return {**out, "T3": jnp.where(acts, out["T3"], jnp.nan)}
 

@@ -41,7 +41,9 @@ def _concentration(x: Any, n: Any, seed: Any) -> dict[str, Array]:
     def one(x: Array, n: Array, seed: Array) -> dict[str, Array]:
         valid = rows < n
         first, second = jax.random.split(jax.random.key(seed))
-        kinds = jnp.stack([jnp.where(valid[:, None], x, 0), feature_shift(x, first, valid), gaussian_control(x, second, valid)])
+        kinds = jnp.stack(
+            [jnp.where(valid[:, None], x, 0), feature_shift(x, first, valid), gaussian_control(x, second, valid)]
+        )
         values = jax.vmap(lambda kind: centered_spectrum(kind, valid).values)(kinds)
         nothing = jnp.zeros_like(valid)
         cover = residual_completion(x, nothing, valid, valid, n, TAU, max_rank=min(x.shape))
@@ -97,7 +99,9 @@ def table_c1(study: Study) -> list[Table]:
         for k, kind in enumerate(KINDS)
     ]
     cover, covered_share = got["cover"], got["cover"] / sizes
-    rows.append(Row(f"blocks to reach E >= {TAU:g}", (_median(cover, 10, 1), _median(covered_share, 0.35, 3), Cell(None))))
+    rows.append(
+        Row(f"blocks to reach E >= {TAU:g}", (_median(cover, 10, 1), _median(covered_share, 0.35, 3), Cell(None)))
+    )
     pairs = {
         f"{name}: real - {KINDS[k]}": values[:, 0] - values[:, k]
         for name, values in (("effective rank", rank), ("r90 / n", share))
@@ -186,7 +190,9 @@ def figure_3(study: Study) -> list[Table]:
         )
         for b in range(BANDS)
     ]
-    rows.append(Row("m_low: outside the first r90 directions", (by_trajectory(low, study.groups), pooled(low, study.groups))))
+    rows.append(
+        Row("m_low: outside the first r90 directions", (by_trajectory(low, study.groups), pooled(low, study.groups)))
+    )
     return [
         Table(
             "Fig3",
@@ -197,7 +203,9 @@ def figure_3(study: Study) -> list[Table]:
             tuple(rows),
             study.n(np.isfinite(low)),
             "figure only; the text says that action information is not confined to the leading directions",
-            (f"{int(np.sum(~np.isfinite(low)))} checkpoints without any action energy in the centred span are left out.",),
+            (
+                f"{int(np.sum(~np.isfinite(low)))} checkpoints without any action energy in the centred span are left out.",
+            ),
             jsonable({"trajectory": study.groups, "blocks": study.sizes, "bands": bands, "m_low": low}),
         )
     ]

@@ -74,7 +74,8 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [jsonable(v) for v in value]
     if isinstance(value, np.ndarray):
-        return jsonable(value.tolist())
+        # float32 has no more digits, and a file of many checkpoints is half as large.
+        return jsonable((np.round(value.astype(np.float64), 7) if value.dtype.kind == "f" else value).tolist())
     if isinstance(value, np.generic):
         return jsonable(value.item())
     if isinstance(value, float):
