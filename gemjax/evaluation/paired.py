@@ -1,4 +1,4 @@
-"""Tests on paired differences, one a trajectory: exact sign test, exact Wilcoxon signed-rank test, Holm's correction."""
+"""Tests on paired differences, one a trajectory: exact sign and Wilcoxon signed-rank tests, Holm's correction."""
 
 import math
 

@@ -22,7 +22,7 @@ from gemjax.kernels.linalg import (
 
 
 class SpanEnergies(NamedTuple):
-    r"""$\|Q_S^\top v\|^2$ of the rows, `[n]`, and of the targets, `[t]`; `rank` is the number of directions of $Q_S$."""
+    r"""$\|Q_S^\top v\|^2$ of the rows, `[n]`, and of the targets, `[t]`; `rank` counts the directions of $Q_S$."""
 
     rows: Float[Array, "n"]
     targets: Float[Array, "t"]

@@ -169,7 +169,7 @@ def checkpoints_of(
             signals=[known.get(b.key) or signals(b.content) for b in parsed.blocks],
             goal=goal,
             latest=last,
-            similarity=lambda query, q=q, n=len(parsed.blocks): rows[:n] @ q[query],
+            similarity=_similarity(rows[: len(parsed.blocks)], q),
         )
         for (_, parsed), goal, last, q in zip(moments, goals, latest, queries, strict=True)
     )
@@ -211,6 +211,13 @@ def _goal(parsed: Parsed) -> str:
     """What the compressor takes for the goal: the first user message, and the latest one if another."""
     texts = [r.view.text for r in parsed.records if r.view.role == "user" and r.view.text.strip()]
     return "\n\n".join(dict.fromkeys(texts[:1] + texts[-1:]))
+
+
+def _similarity(rows: np.ndarray, queries: dict[str, np.ndarray]) -> Callable[[str], np.ndarray]:
+    def cosines(query: str) -> np.ndarray:
+        return np.asarray(rows @ queries[query])
+
+    return cosines
 
 
 def _direction(parts: list[np.ndarray]) -> np.ndarray:

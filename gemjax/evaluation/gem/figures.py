@@ -6,17 +6,15 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from gemjax.evaluation.gem.selectors import SELECTORS
 from gemjax.evaluation.gem.table import Table
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  the backend has to be chosen first
-
 # Okabe and Ito's palette, which stays apart for colour-blind readers; markers tell the lines apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#999999", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vPX*"
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.size": 13,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -29,7 +27,7 @@ def draw(tables: Sequence[Table], folder: Path) -> list[Path]:
     """Every figure whose table is there. Returns the PNG files; a PDF lies beside each. Raises `OSError`."""
     known = {t.name: t for t in tables if t.rows}
     made = []
-    with plt.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS):
         for table, name, plot in (
             ("C.1", "figure-1-effective-rank", _effective_rank),
             ("1", "figure-2-matched-count", _matched),
@@ -39,18 +37,16 @@ def draw(tables: Sequence[Table], folder: Path) -> list[Path]:
         ):
             if table in known:
                 figure = plot(known[table])
-                try:
-                    for suffix in (".png", ".pdf"):
-                        figure.savefig(folder / f"{name}{suffix}", bbox_inches="tight", dpi=150)
-                finally:
-                    plt.close(figure)
+                for suffix in (".png", ".pdf"):
+                    figure.savefig(folder / f"{name}{suffix}", bbox_inches="tight", dpi=150)
                 made.append(folder / f"{name}.png")
     return made
 
 
-def _effective_rank(table: Table) -> Any:
+def _effective_rank(table: Table) -> Figure:
     ranks = np.asarray(table.raw["effective_rank"], np.float64)
-    figure, axes = plt.subplots(figsize=(7, 4.5))
+    figure = Figure(figsize=(7, 4.5))
+    axes = figure.subplots()
     for row in ranks:
         axes.plot(range(3), row, color="#bbbbbb", linewidth=0.8, zorder=1)
     for k in range(3):
@@ -63,10 +59,11 @@ def _effective_rank(table: Table) -> Any:
     return figure
 
 
-def _matched(table: Table) -> Any:
+def _matched(table: Table) -> Figure:
     measured = {"T3": "Top-3 retention of the next action", "E": "captured energy E", "C": "centroid similarity C"}
     rows = list(table.rows[: len(SELECTORS)])[::-1]
-    figure, panels = plt.subplots(1, 3, figsize=(13, 4.5), sharey=True)
+    figure = Figure(figsize=(13, 4.5))
+    panels = figure.subplots(1, 3, sharey=True)
     for axes, (column, label) in zip(panels, measured.items(), strict=True):
         at = table.columns.index(column)
         for y, row in enumerate(rows):
@@ -83,12 +80,13 @@ def _matched(table: Table) -> Any:
     return figure
 
 
-def _bands(table: Table) -> Any:
+def _bands(table: Table) -> Figure:
     cells = [row.cells[0] for row in table.rows[:-1]]
     values = np.array([np.nan if c.value is None else c.value for c in cells])
     low = np.array([np.nan if c.low is None else c.low for c in cells])
     high = np.array([np.nan if c.high is None else c.high for c in cells])
-    figure, axes = plt.subplots(figsize=(8, 4.5))
+    figure = Figure(figsize=(8, 4.5))
+    axes = figure.subplots()
     x = np.arange(len(cells))
     axes.bar(x, values, color=COLOURS[0])
     axes.errorbar(x, values, np.clip([values - low, high - values], 0, None), fmt="none", color="black", capsize=3)
@@ -105,8 +103,9 @@ def _lines(axes: Any, x: Sequence[float], series: dict[str, list[Any]]) -> None:
         axes.plot(x, y, marker=MARKERS[k], color=COLOURS[k], label=label, markersize=7, linewidth=1.8)
 
 
-def _budgets(table: Table) -> Any:
-    figure, axes = plt.subplots(figsize=(9, 5))
+def _budgets(table: Table) -> Figure:
+    figure = Figure(figsize=(9, 5))
+    axes = figure.subplots()
     counts = [int(row.label.removeprefix("K = ")) for row in table.rows]
     _lines(axes, counts, {label: [row.cells[i] for row in table.rows] for i, label in enumerate(table.columns)})
     axes.set_xlabel("blocks kept, K")
@@ -116,8 +115,9 @@ def _budgets(table: Table) -> Any:
     return figure
 
 
-def _thresholds(table: Table) -> Any:
-    figure, axes = plt.subplots(figsize=(9, 5))
+def _thresholds(table: Table) -> Figure:
+    figure = Figure(figsize=(9, 5))
+    axes = figure.subplots()
     for label in (SELECTORS["paper"], SELECTORS["default"]):
         rows = [row for row in table.rows if row.label.startswith(f"{label}, ")]
         share = [np.nan if row.cells[0].value is None else row.cells[0].value for row in rows]

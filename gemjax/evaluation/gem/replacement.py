@@ -143,7 +143,7 @@ def table_2(study: Study) -> list[Table]:
         for m in EFFECTS
     }
     left = int(size - where.sum())
-    definition = "A_i: C.4 with rho = 0.90; effects are differences to the core of the paper's rules. P_a, T3: Eq. 4; C, E: Eq. 3."
+    definition = "A_i: C.4, rho = 0.90; changes are against the core of the paper's rules. P_a, T3: Eq. 4; C, E: Eq. 3."
     return [
         Table(
             "2",
@@ -155,7 +155,7 @@ def table_2(study: Study) -> list[Table]:
             study.n(where),
             "number of checkpoints not in the text; targeted - matched",
             (
-                "Both conditions take in the same block, the least aligned one outside the core; the paper does not say.",
+                "Both conditions take in the same block, the least aligned one outside the core; the paper names none.",
                 f"{left} checkpoints without a pair (everything retained, or no alignment defined) are left out.",
             ),
             jsonable({"trajectory": groups, "blocks": blocks, "values": values, **extra}),

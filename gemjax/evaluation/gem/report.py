@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def save(evaluation: Evaluation, folder: Path, write: Write) -> list[str]:
         return troubles
     for table in evaluation.tables:
         path = folder / file_name(table)
-        attempt(path, lambda path=path, table=table: write(path, json.dumps(table.to_json(), allow_nan=False) + "\n"))
+        attempt(path, partial(write, path, json.dumps(table.to_json(), allow_nan=False) + "\n"))
     pictures: list[Path] = []
     if importlib.util.find_spec("matplotlib") is None:
         troubles.append("figures: not drawn, matplotlib is not installed (pip install 'gemjax[figures]')")
@@ -124,7 +125,8 @@ def html_page(evaluation: Evaluation, pictures: list[Path], troubles: list[str] 
             for t, label, column, cell in rows
         )
         parts.append(
-            "<h2>The paper and these trajectories</h2><div class='wide'><table><thead><tr><th>quantity</th><th>paper</th>"
+            "<h2>The paper and these trajectories</h2><div class='wide'><table><thead><tr><th>quantity</th>"
+            "<th>paper</th>"
             f"<th>here</th><th>95 % interval</th><th>n here</th><th>paper's data</th></tr></thead><tbody>{body}</tbody>"
             "</table></div>"
         )

@@ -138,7 +138,7 @@ def table_1(study: Study) -> list[Table]:
             Table(
                 name,
                 f"Retention at the count of {whose}",
-                f"Every selector keeps as many blocks as {whose} with K = {CAPACITY}, tau = {TAU:g} do there. {_MEASURES}",
+                f"Every selector keeps as many blocks as {whose} do with K = {CAPACITY}, tau = {TAU:g}. {_MEASURES}",
                 "selector",
                 columns,
                 tuple(rows),

@@ -225,15 +225,15 @@ def _run(
     whole = [t.whole.astype(np.float32) for t in trajectories]
     final = [t.final_defined for t in trajectories]
     for batch in batches(trajectories):
-        protected = np.stack([batch.masks(m) for m in masks], axis=1)
+        seeded = np.stack([batch.masks(m) for m in masks], axis=1)
         capacity = np.stack([batch.spread(c) for c in capacities], axis=1)
         rows = min(rank, batch.x.shape[1])
-        chosen = completions(batch.x, batch.n, protected, capacity, target, max_rank=rows)
+        chosen = completions(batch.x, batch.n, seeded, capacity, target, max_rank=rows)
         if simple and seeds is not None:
-            more = simple_selections(
+            others = simple_selections(
                 batch.x, batch.n, batch.masks(seeds), batch.latest, batch.goal, batch.seed, batch.spread(simple_counts)
             )
-            chosen = jnp.concatenate([chosen, more], axis=1)
+            chosen = jnp.concatenate([chosen, others], axis=1)
         got = measures(
             batch.x,
             batch.n,

@@ -109,7 +109,7 @@ def table_c1(study: Study) -> list[Table]:
     }
     n = f"{len(rank)} trajectories, {sizes[varied].sum():,} blocks"
     notes = [
-        "Medians over trajectories, intervals by resampling trajectories. The paper's numbers are those of its selector "
+        "Medians over trajectories, intervals by resampling trajectories. The paper's numbers are its selector "
         "space (32 trajectories, 1,162 blocks, d = 1,024); for isolated blocks (171 trajectories) it prints effective "
         "ranks 8.39, 16.99 and 19.96, and 6 blocks or a share of 0.30 for coverage.",
         "The last row is greedy coverage of the uncentred rows; its first number is blocks, its second their share.",
@@ -167,7 +167,7 @@ def _bands(x: Any, n: Any, action: Any) -> tuple[Array, Array]:
 
 
 def action_bands(trajectories: Sequence[Checkpoints]) -> tuple[np.ndarray, np.ndarray]:
-    """Energy of the next action in `BANDS` rank bands of the history, `[c, BANDS]`, and `m_low` (Eq. 5), `[c]`, flat."""
+    """Energy of the next action in `BANDS` rank bands of the history, `[c, BANDS]`, and `m_low` (Eq. 5), `[c]`."""
     size = sum(len(t.counts) for t in trajectories)
     bands, low = np.full((size, BANDS), np.nan), np.full(size, np.nan)
     for batch in batches(trajectories):
@@ -203,9 +203,7 @@ def figure_3(study: Study) -> list[Table]:
             tuple(rows),
             study.n(np.isfinite(low)),
             "figure only; the text says that action information is not confined to the leading directions",
-            (
-                f"{int(np.sum(~np.isfinite(low)))} checkpoints without any action energy in the centred span are left out.",
-            ),
+            (f"{int(np.sum(~np.isfinite(low)))} checkpoints without action energy in the centred span left out.",),
             jsonable({"trajectory": study.groups, "blocks": study.sizes, "bands": bands, "m_low": low}),
         )
     ]

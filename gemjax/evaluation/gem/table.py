@@ -64,7 +64,8 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""
-        return jsonable(dataclasses.asdict(self))
+        out: dict[str, Any] = jsonable(dataclasses.asdict(self))
+        return out
 
 
 def jsonable(value: Any) -> Any:
