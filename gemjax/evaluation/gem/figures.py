@@ -73,7 +73,7 @@ def _matched(table: Table) -> Figure:
             k = list(SELECTORS.values()).index(row.label)
             axes.plot([cell.low, cell.high], [y, y], color=COLOURS[k], linewidth=2.5)
             axes.plot([cell.value], [y], MARKERS[k], color=COLOURS[k], markersize=9)
-        axes.set_xlabel(f"{label}\n(mean over trajectories, 95 % interval)", fontsize=12)
+        axes.set_xlabel(f"{label}\n(mean and 95 % interval)", fontsize=12)
         axes.grid(axis="x", color="#e5e5e5")
         axes.set_yticks(range(len(rows)), [row.label for row in rows])
     figure.tight_layout()
@@ -85,7 +85,7 @@ def _bands(table: Table) -> Figure:
     values = np.array([np.nan if c.value is None else c.value for c in cells])
     low = np.array([np.nan if c.low is None else c.low for c in cells])
     high = np.array([np.nan if c.high is None else c.high for c in cells])
-    figure = Figure(figsize=(8, 4.5))
+    figure = Figure(figsize=(9.5, 4.5))
     axes = figure.subplots()
     x = np.arange(len(cells))
     axes.bar(x, values, color=COLOURS[0])
@@ -126,7 +126,12 @@ def _thresholds(table: Table) -> Figure:
             tau = rows[at].label.rpartition(" = ")[2]
             top = rows[at].cells[1].value or 0.0
             axes.annotate(
-                rf"$\tau$ = {tau}", (share[at], top), (0, 9), textcoords="offset points", ha="center", fontsize=11
+                rf"$\tau$ = {tau}",
+                (share[at], top),
+                (0, 9 if at else -18),
+                textcoords="offset points",
+                ha="center",
+                fontsize=11,
             )
     axes.margins(0.12)
     axes.set_xlabel("share of the blocks kept")

@@ -41,7 +41,7 @@ Values = dict[str, np.ndarray]
 
 def ranks_for(most: int) -> int:
     """A static bound for `most` directions: few different ones, so that few programs are compiled."""
-    return max(8, -(-most // 8) * 8)
+    return max(8, -(-most // 4) * 4)
 
 
 @partial(jax.jit, static_argnames="max_rank")

@@ -10,7 +10,21 @@ from gemjax.history.evidence import DEFAULT_RULES
 from gemjax.history.replay import load
 from tests.conftest import HashingEncoder
 
-WORDS = "read write test build parse index search token block vector error fix config log retry cache".split()
+WORDS = [
+    "read",
+    "write",
+    "test",
+    "build",
+    "parse",
+    "index",
+    "search",
+    "token",
+    "block",
+    "vector",
+    "error",
+    "fix",
+    "log",
+]
 
 
 def conversation(seed: int, blocks: int, *, same: bool = False) -> list[dict]:

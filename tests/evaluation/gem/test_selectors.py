@@ -11,7 +11,7 @@ TIE = 1e-5
 
 
 def projector(rows):
-    u, s, vt = (
+    _, s, vt = (
         np.linalg.svd(rows, full_matrices=False) if len(rows) else (None, np.zeros(0), np.zeros((0, rows.shape[1])))
     )
     return vt[s > 1e-3]
