@@ -45,7 +45,7 @@ def sentence(tables: dict[str, Table]) -> str:
         gain = value(f"paper rules{suffix}", "T3") - value(f"geometry only{suffix}", "T3")
         moved = value(f"paper rules{suffix}", "C") - value(f"geometry only{suffix}", "C")
         lines.append(
-            f"* {how}: the paper's rules keep {gain:+.3f} more of T3 than geometry alone, and C differs by {moved:+.3f}; "
+            f"* {how}: the paper's rules keep {gain:+.3f} of T3 over geometry alone, and C differs by {moved:+.3f}; "
             f"the default rules reach T3 {value(f'default rules{suffix}', 'T3'):.3f} with "
             f"E {value(f'default rules{suffix}', 'E'):.3f} and C {value(f'default rules{suffix}', 'C'):.3f}; recency "
             f"alone T3 {value(f'recency{suffix}', 'T3'):.3f}, latest-action similarity alone "
