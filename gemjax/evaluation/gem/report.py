@@ -48,12 +48,9 @@ def compared(tables: list[Table]) -> list[tuple[Table, str, str, Cell]]:
 def print_report(evaluation: Evaluation, console: Console) -> None:
     """The tables in the terminal, and under them what was left out."""
     for table in evaluation.tables:
-        shown = Shown(
-            title=f"Table {table.name}. {table.title} ({table.n})",
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-        )
+        # Not the table's own title, which would be broken at the table's width.
+        console.print(f"Table {table.name}. {table.title} ({table.n})", style="bold", markup=False)
+        shown = Shown(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         shown.add_column(table.head, no_wrap=True)
         for column in table.columns:
             shown.add_column(column, justify="right")
