@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from gemjax.commands.files import print_json, write_atomically
-from gemjax.commands.options import add_encoder_options, encoder_from, start_jax
+from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     locomo.add_argument("--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (0: none)")
     locomo.add_argument("--tune", action="store_true", help="search settings with cross-validation instead (slow)")
     add_encoder_options(locomo)
+    locomo.set_defaults(evaluate=_locomo)
+    gem = sets.add_parser(
+        "gem",
+        help="the GEM paper's tables on recorded agents",
+        description="Every table of the GEM paper that needs no acting model, on recorded trajectories.",
+    )
+    gem.add_argument("paths", metavar="PATH", nargs="+", help="recorded trajectories, or folders of them")
+    gem.add_argument("--tables", default="all", metavar="A,B", help="C.1, 1, Fig3, 2, D.1, D.2, D.3, D.4, E.1 or all")
+    gem.add_argument("--out", metavar="DIR", help="write raw values, figures and report.html here")
+    gem.add_argument("--json", action="store_true", help="print one object (raw values go to --out)")
+    gem.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
+    gem.add_argument("--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next run")
+    add_encoder_options(gem)
+    gem.set_defaults(evaluate=_gem)
 
 
 def run(arguments: argparse.Namespace) -> int:
     start_jax(arguments)
+    return int(arguments.evaluate(arguments))
 
+
+def _gem(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from gemjax.encoders import CachedEncoder, as_encoder
+    from gemjax.evaluation.gem.report import print_report, save
+    from gemjax.evaluation.gem.run import chosen_tables, evaluate
+
+    tables = chosen_tables(arguments.tables)
+    disk = None if arguments.no_vector_cache else cache_directory() / "vectors"
+    encoder = CachedEncoder(as_encoder(encoder_from(arguments)), disk=disk)
+    errors = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("starting", total=None)
+        result = evaluate(
+            arguments.paths,
+            tables,
+            encoder,
+            use_goal=arguments.goal,
+            progress=lambda what, done, total: bar.update(task, description=what[-50:], completed=done, total=total),
+        )
+    troubles = save(result, Path(arguments.out), write_atomically) if arguments.out else []
+    result.footer.extend(troubles)
+    if arguments.json:
+        print_json(result.to_json())
+    else:
+        print_report(result, Console(width=None if sys.stdout.isatty() else 200))
+    if result.interrupted:
+        return 130
+    return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
+
+
+def _locomo(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gemjax.encoders import as_encoder

@@ -5,6 +5,7 @@ one line that says why. A user adds a rule by adding an object to `GEMConfig(rul
 leaving it out; nothing is registered globally.
 """
 
+import copy
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,6 +90,12 @@ class EvidenceView:
         """Remember what a rule named, for the rules after it; returns it in block order."""
         self._named[rule] = frozenset(named)
         return {index: named[index] for index in sorted(named)}
+
+    def fresh(self) -> "EvidenceView":
+        """The same history before any rule named anything, for another set of rules; shares what was computed."""
+        other = copy.copy(self)
+        other._named = {}
+        return other
 
     @cached_property
     def latest_signals(self) -> BlockSignals:
