@@ -1,6 +1,8 @@
 """The `gemjax` command. Each command imports what it needs when it runs, so that `--help` is instant."""
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -30,9 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted."""
     from gemjax.commands.files import one_line
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or file that cannot show a character gets its code, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (GemjaxError, OSError) as error:
         print(f"gemjax: {one_line(error)}", file=sys.stderr)
         return 2

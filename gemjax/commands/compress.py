@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gemjax.commands.files import check_writable, print_json, read_json, read_request, write_atomically
+from gemjax.commands.files import check_writable, json_text, print_json, read_json, read_request, write_atomically
 from gemjax.commands.options import (
     add_encoder_options,
     add_selection_options,
@@ -47,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     if state is not None:
         compressor.load_state_dict("default", state)
     result = compressor.compress(request, goal, format=arguments.format)
-    if arguments.state:
-        write_atomically(arguments.state, json.dumps(compressor.state_dict()) + "\n")
     if arguments.output == "-":
         print_json(result.request)
     elif arguments.output:
-        write_atomically(arguments.output, json.dumps(result.request, ensure_ascii=False) + "\n")
+        write_atomically(arguments.output, json_text(result.request) + "\n")
+    if arguments.state:
+        write_atomically(arguments.state, json.dumps(compressor.state_dict()) + "\n")
     if arguments.output == "-":
         pass
     elif arguments.json:

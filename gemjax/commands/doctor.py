@@ -58,6 +58,10 @@ def _version(name: str) -> str:
 def _devices() -> str:
     import jax
 
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        return f"JAX cannot start: {error}"
     return ", ".join(f"{d.platform}:{d.id} ({d.device_kind})" for d in jax.devices())
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -44,19 +45,39 @@ def check_writable(path: str | None) -> None:
 
 
 def write_atomically(path: str | Path, text: str) -> None:
-    """Replace a file's content; an interruption or a full disk leaves the old file as it was. Raises `OSError`."""
-    target = Path(path)
+    """Replace a file's content; an interruption or a full disk leaves the old file as it was. Raises `OSError`.
+
+    A link is followed, the old file's mode is kept, and what is no regular file (a device, a pipe) is written to.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        with target.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).chmod(mode)
         Path(temporary).replace(target)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON that is UTF-8: non-ASCII characters as they are, unless there is a lone surrogate to escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,13 @@ def cache_directory() -> Path:
     named = os.environ.get("GEMJAX_CACHE")
     if named:
         return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "gemjax"
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "gemjax"
+    try:
+        return Path.home() / ".cache" / "gemjax"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / "gemjax"
 
 
 def start_jax(arguments: argparse.Namespace) -> None:

@@ -22,9 +22,15 @@ class NotJSON(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
-    """One message with what was computed from it: its digest, its length as compact JSON, and its view."""
+    """One message with what was computed from it.
+
+    `digest` is of all of it; `identity` leaves out marks that say where a provider should cache (`cache_control`),
+    which move with every request and change neither what is said nor what is cached. `chars` is its length as compact
+    JSON.
+    """
 
     digest: bytes
+    identity: bytes
     chars: int
     view: View
 
@@ -72,6 +78,7 @@ class _Settled:
     blocks: list[Block]
     occurrences: dict[str, int]
     latest: BlockContent | None
+    contents: dict[tuple[bytes, ...], tuple[str, BlockContent]]
 
     def still_holds(self, messages: list[Any], chosen: Format) -> bool:
         if chosen is not self.format or len(messages) <= self.stop:
@@ -100,6 +107,9 @@ class Reader:
         chosen = detect(request) if format == "auto" else format_named(format)
         messages, problems = _messages_of(request, chosen)
         if self._settled is not None and not self._settled.still_holds(messages, chosen):
+            # What was read of it may still be there, in another order or beside something new.
+            self._messages |= {record.digest: record for record in self._settled.records}
+            self._contents |= self._settled.contents
             self._settled = None
         settled = self._settled
         start = settled.stop if settled else 0
@@ -115,7 +125,7 @@ class Reader:
         views = [r.view for r in records]
         found = [dataclasses.replace(p, index=i) for i in range(start, len(views)) for p in views[i].problems]
         exchanges, pairing = chosen.exchanges(views, start)
-        found += [p for p in pairing if not _may_be_on_the_server(p, request, chosen)]
+        found += [p for p in pairing if not may_be_on_the_server(p, request, chosen)]
         problems += [p for p in found if p.severity == "error"]
         warnings = [p for p in found if p.severity == "warning"]
         blocks, contents = self._blocks(messages, records, exchanges, settled)
@@ -139,7 +149,7 @@ class Reader:
     def _read(self, messages: Sequence[Any], start: int, chosen: Format) -> list[Message]:
         """Records of the messages from `start` on; known content is not read again."""
         seen = self._messages
-        kept: dict[bytes, Message] = seen if start else {}
+        kept: dict[bytes, Message] = {}
         records = []
         salt = chosen.name.encode()
         for index in range(start, len(messages)):
@@ -148,7 +158,8 @@ class Reader:
             record = kept.get(key) or seen.get(key)
             if record is None:
                 chars = len(_to_json(message, f"message {index}"))
-                record = Message(key, chars, chosen.view(message))
+                identity = key if unmarked(message) is message else fingerprint(unmarked(message), salt)
+                record = Message(key, identity, chars, _view(chosen, message))
             kept[key] = record
             records.append(record)
         self._messages = kept
@@ -163,14 +174,14 @@ class Reader:
     ) -> tuple[list[Block], list[BlockContent]]:
         """All blocks, and the content of each of `exchanges`, which are those that are not settled."""
         seen = self._contents
-        kept: dict[tuple[bytes, ...], tuple[str, BlockContent]] = seen if settled else {}
+        kept: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
         blocks = list(settled.blocks) if settled else []
         before = settled.occurrences if settled else {}
         occurrences: dict[str, int] = {}
         contents = []
         for exchange in exchanges:
             members = records[exchange.start : exchange.stop]
-            key = tuple([m.digest for m in members])
+            key = tuple([m.identity for m in members])
             entry = seen.get(key) or kept.get(key)
             if entry is None:
                 digest = _block_digest(messages[exchange.start : exchange.stop])
@@ -212,7 +223,11 @@ class Reader:
             return
         occurrences = settled.occurrences if settled else {}
         whole = [b for b in blocks[len(settled.blocks) if settled else 0 :] if b.messages[0] < stop]
+        contents = settled.contents if settled else {}
         for block in whole:
+            key = tuple([records[i].identity for i in block.messages])
+            if key in self._contents:
+                contents[key] = self._contents[key]
             digest = block.key.rpartition("#")[0]
             occurrences[digest] = occurrences.get(digest, 0) + 1
         self._settled = _Settled(
@@ -224,7 +239,9 @@ class Reader:
             [*settled.blocks, *whole] if settled else whole,
             occurrences,
             latest,
+            contents,
         )
+        self._contents = {key: entry for key, entry in self._contents.items() if key not in contents}
 
 
 def _marshalled(messages: list[Any]) -> memoryview:
@@ -267,6 +284,31 @@ def fingerprint(value: Any, salt: bytes = b"") -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, salt=salt).digest()
 
 
+def unmarked(message: Any) -> Any:
+    """`message` without `cache_control` marks, on itself and on its parts; the same object if it has none."""
+    if not isinstance(message, dict):
+        return message
+    parts = message.get("content")
+    marked = isinstance(parts, list) and any(isinstance(p, dict) and "cache_control" in p for p in parts)
+    if not marked and "cache_control" not in message:
+        return message
+    bare = {k: v for k, v in message.items() if k != "cache_control"}
+    if marked:
+        bare["content"] = [
+            {k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, dict) else p for p in parts or ()
+        ]
+    return bare
+
+
+def _view(chosen: Format, message: Any) -> View:
+    """The format's view; what its reader cannot stand (a type that is no string, say) is a problem of the message."""
+    try:
+        return chosen.view(message)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        found = problem("content-type", f"the message cannot be read ({error})", "fix its fields' types")
+        return View("other", problems=(found,))
+
+
 def _to_json(value: Any, what: str) -> str:
     try:
         return compact_json(value)
@@ -276,6 +318,7 @@ def _to_json(value: Any, what: str) -> str:
 
 def _block_digest(messages: Sequence[Any]) -> str:
     """Digest of a block's canonical JSON (sorted keys), so that a client that reorders keys keeps its state."""
+    messages = [unmarked(message) for message in messages]
     try:
         text = _CANONICAL.encode(messages)
     except TypeError:
@@ -294,7 +337,7 @@ def _content(views: Sequence[View]) -> BlockContent:
     )
 
 
-def _may_be_on_the_server(found: Problem, request: Any, chosen: Format) -> bool:
+def may_be_on_the_server(found: Problem, request: Any, chosen: Format) -> bool:
     """An output whose call the request does not hold: with a stored conversation the provider has it."""
     if found.rule != "orphan-result" or chosen.name != "responses" or not isinstance(request, dict):
         return False

@@ -47,12 +47,18 @@ class HistoryCompressor:
     ) -> None:
         if config is not None and not isinstance(config, GEMConfig):
             raise ConfigError(f"config must be a GEMConfig, got {type(config).__name__}")
-        if encoder is not None and not (callable(encoder) or callable(getattr(encoder, "encode", None))):
+        complete = all(hasattr(encoder, field) for field in ("encode", "name", "dim"))
+        if encoder is not None and (isinstance(encoder, type) or not (callable(encoder) or complete)):
             raise ConfigError(
-                f"encoder must have an encode method, be callable, or be None for the default, got {encoder!r}"
+                f"encoder must have encode, name and dim, be callable, or be None for the default, got {encoder!r}"
             )
         if vectors is not None and encoder is not None and not isinstance(getattr(encoder, "name", None), str):
             raise ConfigError("vectors can be kept for an encoder with a name only; give it one, see CallableEncoder")
+        if vectors is not None:
+            try:
+                os.makedirs(os.fspath(vectors), exist_ok=True)
+            except (OSError, TypeError) as error:
+                raise ConfigError(f"vectors must be a folder that can be made, got {vectors!r}: {error}") from None
         self.config = config or GEMConfig()
         self.strict = strict
         self._encoder = SharedEncoder(encoder, self.config.encoder_timeout, vectors)
@@ -83,9 +89,7 @@ class HistoryCompressor:
         """
         if format != "auto":
             format_named(format)
-        if not isinstance(session, str):
-            raise ConfigError(f"session must be a string, got {type(session).__name__}")
-        state = self._session(session)
+        state = self._session(_named(session))
         with state.lock:
             step = Step(self.config, self._encoder, state, request, goal, keep, format)
             try:
@@ -94,7 +98,7 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = str(error)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 # Whatever goes wrong in here, the agent's request must go out.
                 if self.strict:
                     raise
@@ -116,15 +120,15 @@ class HistoryCompressor:
 
     def reset(self, session: str = "default") -> None:
         """Forget the session's forwarded set; its next eligible request is its first."""
-        known = self._sessions.get(session)
+        known = self._sessions.get(_named(session))
         if known is not None:
             with known.lock:
                 known.state = SessionState()
-                known.sent = known.keys = None
+                known.sent = None
 
     def state_dict(self, session: str = "default") -> dict[str, Any]:
         """The session's state as JSON values; an unknown session has the state of a new one."""
-        known = self._sessions.get(session)
+        known = self._sessions.get(_named(session))
         if known is None:
             return SessionState().to_json()
         with known.lock:
@@ -136,6 +140,7 @@ class HistoryCompressor:
         Raises: `StateError`, naming the field, for anything `state_dict` did not write or that another policy wrote;
             the session is then as before.
         """
+        _named(session)
         loaded = SessionState.from_json(state)
         policy = policy_of(self.config)
         if loaded.policy not in ("", policy.name):
@@ -145,7 +150,7 @@ class HistoryCompressor:
         known = self._session(session)
         with known.lock:
             known.state = loaded
-            known.sent = known.keys = None
+            known.sent = None
 
     def _failed(self, request: Any, reason: str) -> CompressionResult:
         """The original goes through. Said once a kind in the log, since an agent's loop may not look at results."""
@@ -165,3 +170,9 @@ class HistoryCompressor:
             else:
                 self._sessions.move_to_end(name)
             return known
+
+
+def _named(session: Any) -> str:
+    if not isinstance(session, str):
+        raise ConfigError(f"session must be a string, got {type(session).__name__}")
+    return session

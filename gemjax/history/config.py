@@ -59,14 +59,13 @@ class GEMConfig:
             raise ConfigError(f"rule names must be unique, got {', '.join(repeated)} more than once")
         for field in ("capacity", "min_blocks", "max_sessions"):
             value = getattr(self, field)
-            if type(value) is not int or value < 1:
+            if type(value) is not int or not 1 <= value < 2**31:
                 raise ConfigError(f"{field} must be a positive integer, got {value!r}")
         if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
             raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
-        if self.delta is not None:
-            check_delta(self.delta)
+        check_delta(self.effective_delta)
         timeout = self.encoder_timeout
-        if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+        if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout <= 1e6):
             raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
 
     @property

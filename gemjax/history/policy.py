@@ -150,7 +150,8 @@ class CostAwarePolicy:
         if situation.cold:
             return Decision(True, "new history, of which nothing has been sent before", {})
         plan = situation.plan()
-        rent = float(memory.get("rent", 0.0))
+        saved = memory.get("rent", 0.0)
+        rent = float(saved) if isinstance(saved, int | float) and 0 <= saved < float("inf") else 0.0
         if not plan.droppable:
             return Decision(False, "nothing can go", {"rent": rent})
         rent += self.read * plan.droppable

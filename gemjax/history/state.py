@@ -24,6 +24,7 @@ class SessionState:
         at: number of blocks at the last reselection.
         events: reselections so far.
         goal: digest of the last goal text.
+        keys: a short digest of each block's key, so that a shorter or edited history is compared block by block.
         policy: name of the policy that `memory` belongs to.
         memory: what the policy remembers (JSON values).
     """
@@ -36,6 +37,7 @@ class SessionState:
     at: int = 0
     events: int = 0
     goal: str = ""
+    keys: tuple[str, ...] = ()
     policy: str = ""
     memory: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -57,6 +59,7 @@ class SessionState:
             "at": self.at,
             "events": self.events,
             "goal": self.goal,
+            "keys": list(self.keys),
             "policy": self.policy,
             "memory": dict(self.memory),
         }
@@ -66,7 +69,7 @@ class SessionState:
         """Read what `to_json` wrote. Raises `StateError`, naming the field, for anything else."""
         if not isinstance(data, dict):
             raise StateError(f"a state must be an object, got {type(data).__name__}")
-        if data.get("version") != VERSION:
+        if data.get("version") != VERSION or data.get("version") is True:
             raise StateError(f"state version must be {VERSION}, got {data.get('version')!r}; start the session anew")
         blocks = _count(data, "blocks")
         state = cls(
@@ -78,9 +81,14 @@ class SessionState:
             at=_count(data, "at"),
             events=_count(data, "events"),
             goal=_text(data, "goal"),
+            keys=_keys(data, blocks),
             policy=_text(data, "policy"),
             memory=_memory(data),
         )
+        if state.dropped.intersection(state.core):
+            raise StateError("state fields 'core' and 'dropped' overlap")
+        if blocks and len(state.dropped) == blocks:
+            raise StateError("state field 'dropped' holds every block")
         if state.at > state.blocks:
             raise StateError(f"state field 'at' is {state.at}, more than its {state.blocks} blocks")
         return state
@@ -90,6 +98,11 @@ def prefix_digest(blocks: Iterable[Block]) -> str:
     """One digest over the keys of `blocks`, in order."""
     joined = "\n".join([b.key for b in blocks])
     return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
+
+
+def short_key(block: Block) -> str:
+    """Eight bytes that stand for a block's key in a saved state."""
+    return hashlib.blake2b(block.key.encode(), digest_size=8).hexdigest()
 
 
 def text_digest(text: str) -> str:
@@ -115,6 +128,13 @@ def _indices(data: dict[str, Any], field: str, blocks: int) -> list[int]:
     if not isinstance(value, list) or any(type(i) is not int or not 0 <= i < blocks for i in value):
         raise StateError(f"state field {field!r} must be an array of block indices below {blocks}")
     return value
+
+
+def _keys(data: dict[str, Any], blocks: int) -> tuple[str, ...]:
+    value = data.get("keys")
+    if not isinstance(value, list) or len(value) != blocks or any(not isinstance(k, str) for k in value):
+        raise StateError(f"state field 'keys' must be an array of {blocks} strings")
+    return tuple(value)
 
 
 def _memory(data: dict[str, Any]) -> dict[str, Any]:

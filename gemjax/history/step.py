@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import CallbackError, ConfigError, RequestError
-from gemjax.history.blocks import Parsed, Reader
+from gemjax.history.blocks import Parsed, Reader, may_be_on_the_server
 from gemjax.history.config import GEMConfig
 from gemjax.history.evidence import EvidenceView, apply_rules
 from gemjax.history.policy import Decision, Plan, Policy, Situation
@@ -20,7 +20,7 @@ from gemjax.history.records import Block, BlockContent
 from gemjax.history.result import BlockRecord, CompressionResult, EncoderUsage, Status
 from gemjax.history.selector import Selection, complete, footprint, removable
 from gemjax.history.signals import BlockSignals, signals
-from gemjax.history.state import SessionState, prefix_digest, text_digest
+from gemjax.history.state import SessionState, prefix_digest, short_key, text_digest
 from gemjax.history.vectors import BlockVectors, SharedEncoder
 
 Keep = Callable[[Block], bool]
@@ -36,7 +36,6 @@ class Session:
         self.vectors = BlockVectors()
         self.signals: dict[str, BlockSignals] = {}
         self.sent: list[bytes] | None = None
-        self.keys: list[str] | None = None
 
 
 @dataclasses.dataclass
@@ -61,7 +60,7 @@ class Step:
         if n < self.config.min_blocks:
             state = self._state(frozenset(), self.previous.core, self.previous.at, 0, self.previous.memory)
             changed = self._sent(frozenset())
-            self._save(state)
+            self.session.state = state
             count = f"{n} complete removable block{'s' * (n != 1)}"
             reason = f"{count}, fewer than the {self.config.min_blocks} from which compression starts"
             return self._result("unchanged", reason, frozenset(), None, changed=changed)
@@ -77,7 +76,7 @@ class Step:
         at = n if event else self.previous.at
         state = self._state(dropped, core, at, event, decision.memory)
         changed = self._sent(dropped)
-        self._save(state)
+        self.session.state = state
         status: Status = "compressed" if dropped else "unchanged"
         reason = decision.reason
         if dropped and not event:
@@ -86,14 +85,15 @@ class Step:
             reason = f"nothing can go ({reason})"
         return self._result(status, reason, dropped, selection, request, event, changed)
 
-    def _save(self, state: SessionState) -> None:
-        self.session.state = state
-        self.session.keys = [b.key for b in self.parsed.blocks]
+    def _keys(self) -> list[str]:
+        """Digests of the blocks' keys; those of the last request are not computed again."""
+        known = list(self.previous.keys)
+        return known + [short_key(b) for b in self.parsed.blocks[len(known) :]]
 
     def passed_through(self) -> None:
         """The original goes out; the saved set stays for the next request. Never raises, whatever `run` met."""
         parsed = self.__dict__.get("parsed")
-        self.session.sent = None if parsed is None else [record.digest for record in parsed.records]
+        self.session.sent = None if parsed is None else [record.identity for record in parsed.records]
 
     def _state(
         self, dropped: frozenset[int], core: tuple[int, ...], at: int, event: int, memory: Mapping[str, Any]
@@ -108,6 +108,7 @@ class Step:
             at=at,
             events=self.previous.events + event,
             goal=text_digest(self.goal_text),
+            keys=tuple(self._keys()),
             policy=policy_of(self.config).name,
             memory=dict(memory),
         )
@@ -122,15 +123,13 @@ class Step:
 
     @cached_property
     def shared(self) -> int:
-        """How many blocks, from the oldest, are those of the last request; after a restart none if one was changed."""
+        """How many blocks, from the oldest, are those of the last request."""
         state, blocks = self.session.state, self.parsed.blocks
         if not self.rewritten:
             return state.blocks
-        pairs = zip(self.session.keys or (), blocks, strict=False)
-        return next(
-            (i for i, (key, block) in enumerate(pairs) if key != block.key),
-            min(len(self.session.keys or ()), len(blocks)),
-        )
+        pairs = zip(state.keys, blocks, strict=False)
+        fits = min(len(state.keys), len(blocks))
+        return next((i for i, (key, block) in enumerate(pairs) if key != short_key(block)), fits)
 
     @cached_property
     def previous(self) -> SessionState:
@@ -143,6 +142,7 @@ class Step:
             blocks=n,
             dropped=frozenset(i for i in state.dropped if i < n),
             core=tuple(i for i in state.core if i < n),
+            keys=state.keys[:n],
             at=min(state.at, n),
             memory=state.memory if n else {},
         )
@@ -197,8 +197,8 @@ class Step:
         """Rule name -> block index -> reason: P of Eq. B.1, what is pinned, and what the model is about to answer."""
         blocks = self.parsed.blocks
         view = EvidenceView(
-            blocks=blocks,
-            signals=self._signals,
+            blocks=tuple(blocks),
+            signals=tuple(self._signals),
             goal=self.goal_text,
             latest=self._latest,
             similarity=self._similarity,
@@ -235,7 +235,10 @@ class Step:
     def _decide(self) -> tuple[Decision, frozenset[int]]:
         parsed, previous, policy = self.parsed, self.previous, policy_of(self.config)
         must_stay = set(self.pinned)
-        if policy.appends_evidence:
+        if parsed.last_block is not None:
+            must_stay.add(parsed.last_block)
+        # A history that was taken back uncovers blocks that were dropped when newer ones stood for them.
+        if policy.appends_evidence or self.rewritten:
             must_stay.update(i for named in self.protected.values() for i in named)
         appended = previous.dropped - must_stay
         situation = Situation(
@@ -283,7 +286,9 @@ class Step:
         parsed = self.parsed
         kept = self._kept_messages(dropped)
         exchanges, problems = parsed.format.exchanges([parsed.records[i].view for i in kept])
-        errors = [p for p in problems if p.severity == "error"]
+        errors = [
+            p for p in problems if p.severity == "error" and not may_be_on_the_server(p, self.request, parsed.format)
+        ]
         if errors:
             return self.request, f"what was rebuilt is invalid: {errors[0]}"
         if sum(e.removable for e in exchanges) != len(parsed.blocks) - len(dropped):
@@ -311,7 +316,7 @@ class Step:
         )
 
     def _digests(self, indices: Sequence[int]) -> list[bytes]:
-        return [self.parsed.records[i].digest for i in indices]
+        return [self.parsed.records[i].identity for i in indices]
 
     def _result(
         self,
@@ -324,13 +329,13 @@ class Step:
         changed: int | None = None,
     ) -> CompressionResult:
         parsed = self.parsed
-        core = self.session.state.core if selection is None else tuple(np.flatnonzero(selection.core).tolist())
+        core = self.session.state.core
         return CompressionResult(
             request=self.request if request is None else request,
             status=status,
             reason=reason,
             event=event,
-            coverage=None if selection is None else selection.coverage,
+            coverage=selection.coverage if selection is not None and event else None,
             core=core,
             forwarded=tuple(b.index for b in parsed.blocks if b.index not in dropped),
             chars_before=parsed.chars,
@@ -382,7 +387,7 @@ class Step:
             return f"no rule names it{covered}"
         if rules:
             return _listed(rules)
-        if i in core:
+        if selection.core[i] if selection is not None else i in core:
             return "adds a direction that the core lacks"
         if selection is None:
             return "kept" if len(self.parsed.blocks) < self.config.min_blocks else "kept since the last selection"
@@ -393,8 +398,8 @@ class Step:
 
 def _decided(policy: Policy, situation: Situation, memory: Mapping[str, Any]) -> Decision:
     try:
-        decision = policy.decide(situation, memory)
-        json.dumps(dict(decision.memory))
+        made = policy.decide(situation, memory)
+        decision = Decision(bool(made.reselect), str(made.reason), json.loads(json.dumps(dict(made.memory))))
     except Exception as error:
         what = "returned no usable Decision" if isinstance(error, AttributeError | TypeError) else "raised"
         raise CallbackError(f"policy {policy.name!r} {what}: {type(error).__name__}: {error}") from error

@@ -493,7 +493,7 @@ def test_reset_starts_anew():
         (lambda: GEMConfig(encoder_timeout=0), "encoder_timeout must be a positive number"),
         (lambda: GEMConfig(encoder_timeout=float("nan")), "encoder_timeout must be a positive number"),
         (lambda: HistoryCompressor(config={}), "config must be a GEMConfig, got dict"),
-        (lambda: HistoryCompressor(encoder=5), "encoder must have an encode method"),
+        (lambda: HistoryCompressor(encoder=5), "encoder must have encode, name and dim"),
         (lambda: compressor().compress(chat(1), session=7), "session must be a string, got int"),
         (lambda: compressor().compress(chat(1), format="xml"), "format must be one of"),
     ],

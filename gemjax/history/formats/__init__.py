@@ -46,7 +46,7 @@ def detect(request: Any) -> Format:
                 return FORMATS["responses"]
             content = message.get("content")
             if isinstance(content, list) and any(
-                isinstance(part, dict) and part.get("type") in _ANTHROPIC_PARTS for part in content
+                isinstance(part, dict) and str(part.get("type")) in _ANTHROPIC_PARTS for part in content
             ):
                 return FORMATS["anthropic"]
     if isinstance(request, dict):

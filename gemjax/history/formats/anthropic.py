@@ -89,6 +89,7 @@ class AnthropicFormat:
         texts: list[str] = []
         thoughts: list[str] = []
         open_server: set[str] = set()
+        elsewhere = False
         for part in parts:
             if not isinstance(part, dict):
                 problems.append(_bad_part(part))
@@ -106,7 +107,10 @@ class AnthropicFormat:
                 open_server.add(call_id(part.get("id"), "id", problems))
                 texts.append(f"{part.get('name', name)} {_tool_input(part, problems)}")
             elif isinstance(name, str) and name.endswith("_tool_result"):
-                open_server.discard(str(part.get("tool_use_id", "")))
+                answered = str(part.get("tool_use_id", ""))
+                # Answers a call of an earlier message, which would stay without it.
+                elsewhere |= answered not in open_server
+                open_server.discard(answered)
                 texts.append(placeholder(part))
             else:
                 texts.append(_part_text(part, problems))
@@ -116,7 +120,7 @@ class AnthropicFormat:
             "\n".join(t for t in thoughts if t),
             tuple(calls),
             # A server tool that has not answered inside the message is waiting for its continuation.
-            bound=bool(open_server),
+            bound=bool(open_server) or elsewhere,
             problems=tuple(problems),
         )
 

@@ -34,8 +34,8 @@ class View:
 
     `role` "result" is a message that carries tool results and nothing else. `bound` says that the message may never be
     dropped although it takes part in an exchange: it carries conversation beside results, or waits for a server.
-    `thought` marks a reasoning item by itself. `model` says that the model wrote the message (Responses splits one
-    model turn over several items).
+    `thought` marks a reasoning item by itself, `reference` an item that only names another. `model` says that the model
+    wrote the message (Responses splits one model turn over several items).
     """
 
     role: Role
@@ -45,6 +45,7 @@ class View:
     results: tuple[ToolResult, ...] = ()
     bound: bool = False
     thought: bool = False
+    reference: bool = False
     problems: tuple[Problem, ...] = ()
 
     @property

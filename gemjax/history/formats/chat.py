@@ -80,7 +80,13 @@ class ChatFormat:
             problems.append(
                 problem("calls-type", f"function_call must be an object, got {kind(legacy)}", "send an object")
             )
-        if message.get("content") is None and not calls and not problems and message.get("audio") is None:
+        if (
+            message.get("content") is None
+            and not calls
+            and not problems
+            and message.get("audio") is None
+            and message.get("refusal") is None
+        ):
             problems.append(
                 problem("content-type", "an assistant message has neither content nor tool calls", "send its content")
             )

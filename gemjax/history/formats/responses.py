@@ -50,7 +50,7 @@ _SERVER_ITEMS = frozenset(
         "tool_search_output",
     }
 )
-_OTHER_ITEMS = frozenset({"item_reference", "mcp_approval_response", "compaction", "compaction_summary"})
+_OTHER_ITEMS = frozenset({"mcp_approval_response", "compaction", "compaction_summary"})
 
 
 class ResponsesFormat:
@@ -62,7 +62,11 @@ class ResponsesFormat:
     def view(self, message: Any) -> View:
         if not isinstance(message, dict):
             return not_an_object(message)
-        name = message.get("type", "message" if "role" in message else None)
+        name = message.get("type")
+        if name is None and ("role" in message or "content" in message):
+            name = "message"
+        if name is None and isinstance(message.get("id"), str):
+            name = "item_reference"
         if name == "message":
             return self._message(message)
         problems: list[Problem] = []
@@ -81,6 +85,9 @@ class ResponsesFormat:
         if name in _SERVER_ITEMS:
             # A request for approval is answered by a later item of the caller, so its turn must stay.
             return View("assistant", text=placeholder(message), bound=name == "mcp_approval_request")
+        if name == "item_reference":
+            # It may stand for a reasoning item or a call, so its turn must stay.
+            return View("assistant", bound=True, reference=True)
         if name in _OTHER_ITEMS:
             return View("other")
         return View("other", problems=(problem("item-type", f"unknown item type {name!r}", "see docs/validity.md"),))
@@ -115,9 +122,13 @@ class ResponsesFormat:
         found: list[Exchange] = []
         problems: list[Problem] = []
         i, n = start, len(views)
+        referenced = False
         while i < n:
             view = views[i]
             if view.role == "result":
+                if referenced:
+                    i += 1
+                    continue
                 problems.append(
                     problem(
                         "orphan-result",
@@ -130,12 +141,14 @@ class ResponsesFormat:
                 i += 1
                 continue
             if not view.model:
+                referenced = False
                 i += 1
                 continue
             stop = i
             while stop < n and views[stop].model:
                 stop += 1
             turn = views[i:stop]
+            referenced = any(v.reference for v in turn)
             calls = [c for v in turn for c in v.calls]
             if not calls:
                 if turn[-1].thought and stop < n:
@@ -154,6 +167,8 @@ class ResponsesFormat:
                 j += 1
             results = [(k, views[k].results[0]) for k in range(stop, j)]
             complete, new = pair(calls, results, i, at_end=j == n)
+            if referenced:
+                new = [p for p in new if p.rule != "orphan-result"]
             problems += new
             bound = any(v.bound for v in turn)
             found.append(Exchange(i, j, complete, complete and not bound))

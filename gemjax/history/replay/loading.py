@@ -88,7 +88,7 @@ def _as_sent(t: Trajectory) -> Trajectory:
 def _read_by(reader: Reader, recording: Recording) -> list[Trajectory]:
     try:
         return reader.read(recording)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         # A file that begins like a recording and is damaged further down. One file must not end a replay of many.
         raise RequestError(f"damaged {reader.NAME} recording ({type(error).__name__}: {error})") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gemjax.errors import RequestError
+from gemjax.errors import GemjaxError, RequestError
 from gemjax.history.replay.accounting import Prices
 from gemjax.history.replay.loading import load
 from gemjax.history.replay.moment import Method
@@ -58,11 +58,11 @@ def run(
     cached = _encoder(encoder, disk)
     counter = counter or default_counter()
     replay = Replay(chosen, cached, counter, prices, action_view=action_view, use_goal=use_goal, strict=strict)
-    outcomes, interrupted = _replay_all(replay, loaded.trajectories, progress)
+    outcomes, failed, interrupted = _replay_all(replay, loaded.trajectories, progress)
     return Report(
         [m.name for m in chosen],
         outcomes,
-        loaded.skipped,
+        loaded.skipped + failed,
         prices,
         counter.name,
         cached.name,
@@ -84,8 +84,12 @@ def _encoder(encoder: Any, disk: str | os.PathLike[str] | None) -> Any:
     return made if isinstance(made, CachedEncoder) else CachedEncoder(made, disk=disk)
 
 
-def _replay_all(replay: Replay, trajectories: list[Trajectory], progress: bool) -> tuple[list[TrajectoryOutcome], bool]:
+def _replay_all(
+    replay: Replay, trajectories: list[Trajectory], progress: bool
+) -> tuple[list[TrajectoryOutcome], list[tuple[str, str]], bool]:
+    """Outcomes, what could not be replayed and why, and whether the user stopped it."""
     outcomes: list[TrajectoryOutcome] = []
+    failed: list[tuple[str, str]] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     shown = progress and console.is_terminal
@@ -95,7 +99,13 @@ def _replay_all(replay: Replay, trajectories: list[Trajectory], progress: bool) 
         try:
             for t in trajectories:
                 bar.update(task, description=t.id[-40:])
-                outcomes.append(replay.run(t, lambda: bar.advance(task)))
+                try:
+                    outcomes.append(replay.run(t, lambda: bar.advance(task)))
+                except GemjaxError:
+                    raise
+                except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+                    # One odd file must not end a replay of many.
+                    failed.append((t.source, f"{t.id} could not be replayed ({type(error).__name__}: {error})"))
         except KeyboardInterrupt:
-            return outcomes, True
-    return outcomes, False
+            return outcomes, failed, True
+    return outcomes, failed, False

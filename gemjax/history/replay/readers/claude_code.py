@@ -116,6 +116,8 @@ def _branch(rows: list[Row]) -> list[Row]:
     position = len(rows) - 1
     while position >= 0:
         row = rows[position]
+        if row["uuid"] in chain:
+            break  # a damaged transcript whose parents go round in a circle
         chain.add(row["uuid"])
         parent = row.get("parentUuid")
         if not isinstance(parent, str):
