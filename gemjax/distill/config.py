@@ -51,7 +51,7 @@ class DistillConfig:
     multipliers: Multipliers | None = dataclasses.field(default_factory=Multipliers)
     oldest: float = 1.0
     unit: UnitKind = "word"
-    keep: float = 0.9
+    keep: float = 1.0
     head: int = 1
     tail: int = 1
     longer_than: int = 8

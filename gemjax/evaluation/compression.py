@@ -241,11 +241,12 @@ def ablations(model: LanguageModel) -> dict[str, Compressor]:
     turn_paper = dataclasses.replace(paper, context="turn")
     variants = {
         "fdtd": default,
-        "fdtd, no pruning": dataclasses.replace(default, keep=1.0, loss="none"),
-        "fdtd, self-information": dataclasses.replace(default, loss="surprisal"),
-        "fdtd, no multipliers": dataclasses.replace(default, multipliers=None),
-        "fdtd, smoothed": dataclasses.replace(default, smoothing=5),
-        "fdtd, tokens": dataclasses.replace(default, unit="token"),
+        "fdtd, no model pass": dataclasses.replace(default, loss="none"),
+        "fdtd, 10 % pruned": dataclasses.replace(default, keep=0.9),
+        "fdtd, 10 % by self-information": dataclasses.replace(default, loss="surprisal", keep=0.9),
+        "fdtd, 10 %, no multipliers": dataclasses.replace(default, multipliers=None, keep=0.9),
+        "fdtd, 10 %, smoothed": dataclasses.replace(default, smoothing=5, keep=0.9),
+        "fdtd, 10 % of tokens": dataclasses.replace(default, unit="token", keep=0.9),
         "fdtd, no filler rules": dataclasses.replace(default, filler=None),
         "fdtd, filler words stay": dataclasses.replace(default, filler=dataclasses.replace(filler, words=frozenset())),
         "fdtd, questions stay": dataclasses.replace(default, filler=dataclasses.replace(filler, questions=False)),
