@@ -7,6 +7,7 @@ Copies the two figures that the page shows to docs/figures, and refuses an inter
 """
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -65,7 +66,8 @@ def main() -> None:
     for name, table in tables.items():
         insert(PAGE, f"table {name}", markdown(table, rows=not_pooled))
     insert(PAGE, "pooled", markdown(tables["1"], rows=lambda label: not not_pooled(label)))
-    names = (line.replace(str(Path(line.split(": ")[1]).parent) + "/", "") for line in report["footer"])
+    # Where the recordings lie is the reader's own business.
+    names = (re.sub(r"(^|\s)/\S*/(?=\S)", r"\1", line) for line in report["footer"])
     insert(PAGE, "footer", "\n".join(f"* {line}" for line in names))
     target = PAGE.parent / "figures"
     target.mkdir(exist_ok=True)

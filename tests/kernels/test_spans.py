@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gemjax.kernels.linalg import independence_tolerance
@@ -19,6 +19,12 @@ def held(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return np.zeros(len(vectors))
     fit = np.linalg.lstsq(rows.T, vectors.T, rcond=1e-6)[0]
     return np.sum((rows.T @ fit) ** 2, axis=0)
+
+
+def clear(rows: np.ndarray) -> bool:
+    """Whether no direction is so weak that float32 and float64 may disagree about independence."""
+    s = np.linalg.svd(rows, compute_uv=False) if len(rows) else np.zeros(0)
+    return not np.any((s > 1e-9) & (s < 3e-2))
 
 
 @st.composite
@@ -38,6 +44,7 @@ def histories(draw):
 @given(histories())
 def test_span_energies_are_least_squares_projections(problem):
     x, selected, targets = problem
+    assume(clear(x[selected]))
     tol = independence_tolerance(np.float32, x.shape[1])
     a = x.astype(np.float32)
     out = energies(a @ a.T, targets.astype(np.float32) @ a.T, selected, tol, max_rank=20)
@@ -53,6 +60,8 @@ def test_first_rows_of_a_growing_basis_span_the_first_blocks(problem):
     vectors = np.asarray(basis(x.astype(np.float32)), np.float64)
     sums = np.cumsum((targets @ vectors.T) ** 2, axis=1)
     for m in range(1, len(x) + 1):
+        if not clear(x[:m]):
+            continue
         np.testing.assert_allclose(sums[:, m - 1], held(x[:m], targets), atol=2e-4)
 
 

@@ -10,21 +10,8 @@ from gemjax.history.evidence import DEFAULT_RULES
 from gemjax.history.replay import load
 from tests.conftest import HashingEncoder
 
-WORDS = [
-    "read",
-    "write",
-    "test",
-    "build",
-    "parse",
-    "index",
-    "search",
-    "token",
-    "block",
-    "vector",
-    "error",
-    "fix",
-    "log",
-]
+WORDS = ["read", "write", "test", "build", "parse", "index", "search", "token"]
+WORDS += ["block", "vector", "error", "fix", "config", "log", "retry", "cache"]
 
 
 def conversation(seed: int, blocks: int, *, same: bool = False) -> list[dict]:

@@ -42,14 +42,14 @@ def grow(x, protected, capacity, tau):
 
 def best(score, count):
     kept = np.zeros(len(score), bool)
-    kept[np.argsort(-np.round(score, 6), kind="stable")[:count]] = True
+    kept[np.argsort(-np.round(score, 5), kind="stable")[:count]] = True
     return kept
 
 
 def measured(x, kept, action, goal, final):
     mean_kept, mean = x[kept].mean(0), x.mean(0)
     q, every = projector(x[kept]), projector(x)
-    nearest = np.argsort(-np.round(x @ action, 6), kind="stable")[:3]
+    nearest = np.argsort(-np.round(x @ action, 5), kind="stable")[:3]
     return {
         "C": mean_kept @ mean / np.linalg.norm(mean_kept) / np.linalg.norm(mean),
         "E": 1 - residuals(x, kept).sum() / np.sum(x**2),
