@@ -52,6 +52,9 @@ results: install
 	$(BIN)/gemjax replay $(RECORDED) --json --prices 1,1,1 --methods none,paper,cost-aware > out/uncached.json
 	$(BIN)/python bench/frontier.py $(RECORDED) > out/frontier.txt
 	$(BIN)/python bench/write_results.py out/cached.json out/uncached.json out/frontier.txt
+	$(PIP) install -e '.[figures]'
+	$(BIN)/gemjax eval gem $(RECORDED) --out out/gem --json > out/gem.json
+	$(BIN)/python bench/write_gem_results.py out/gem.json out/gem
 
 docs: $(BIN)/python
 	$(PIP) install -e '.[docs]'
