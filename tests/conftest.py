@@ -4,8 +4,15 @@ import os
 import zlib
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
+
+# In continuous integration the same examples run every time, so that a landing does not hang on a draw; everywhere else
+# each run looks at new ones.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
 from gemjax.distill.turns import Turn
 from gemjax.distill.units import Units
+
+# White space, but not a blank that carries a combining mark: the two are one visible character.
+_BLANK = regex.compile(r"(?:\s(?!\p{M}|\u200d))*")
 
 
 class KeptSpan(NamedTuple):
@@ -44,7 +48,8 @@ def _trimmed(spans: list[KeptSpan], turns: Sequence[Turn]) -> list[KeptSpan]:
         first = number == 0 or spans[number - 1].turn != turn
         last = number + 1 == len(spans) or spans[number + 1].turn != turn
         if first and start > 0:
-            start += len(text[start:stop]) - len(text[start:stop].lstrip())
+            blank = _BLANK.match(text, start, stop)
+            start = blank.end() if blank else start
         if last and stop < len(text):
             stop -= len(text[start:stop]) - len(text[start:stop].rstrip())
         if start < stop:

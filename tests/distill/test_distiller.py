@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gemjax.distill import DistillConfig, Distiller, Filler, Multipliers, Turn
@@ -88,6 +88,7 @@ def test_every_preset_keeps_its_promises_in_every_script(name):
             check(distiller.distill(turns, budget, "When did Caroline go?"), turns, budget)
 
 
+@example(["\u3002 \u0301111111"], 2, "default")  # a blank that carries an accent is one character
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.text(st.sampled_from("aB1 .,:?\n。你é\u0301👩\u200d🇫🇷\ud800"), max_size=40), max_size=4),
