@@ -110,7 +110,7 @@ class EvidenceView:
     @cached_property
     def alias(self) -> dict[str, str]:
         """For a relative path that ends exactly one absolute path of the history: that path. `app.py` and
-        `/work/app.py` are then one artifact, whichever directory the agent was in."""
+        `/repo/app.py` are then one artifact, whichever directory the agent was in."""
         absolute: dict[str, set[str]] = {}
         relative: set[str] = set()
         for found in (*self.signals, self.latest_signals):
@@ -293,7 +293,7 @@ class State:
 
 
 def _is_named(artifact: str, names: frozenset[str], last_parts: frozenset[str]) -> bool:
-    """Whether one of the spellings of an artifact is among `names`: `/work/src/app.py` also as `src/app.py` and
+    """Whether one of the spellings of an artifact is among `names`: `/repo/src/app.py` also as `src/app.py` and
     `app.py`, `order_id=7` also as `7`. A bare word such as `src` names no artifact; a name with a dot does."""
     if artifact in names:
         return True

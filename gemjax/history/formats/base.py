@@ -156,6 +156,18 @@ def content_text(content: Any, text_types: frozenset[str], problems: list[Proble
     return "\n".join(pieces)
 
 
+def argument_text(value: Any) -> str:
+    """Arguments as text: as they are if they are text, else as compact JSON; empty for none."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return compact_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
 def call_id(value: Any, field: str, problems: list[Problem]) -> str:
     """An id that is a non-empty string, or a problem and an empty string."""
     if isinstance(value, str) and value:

@@ -8,8 +8,8 @@ from gemjax.history.formats.base import (
     Role,
     View,
     answered,
+    argument_text,
     call_id,
-    compact_json,
     content_text,
     kind,
     not_an_object,
@@ -100,7 +100,7 @@ class ChatFormat:
         identity = call_id(call.get("id"), "id", problems)
         custom = call.get("custom")
         if isinstance(custom, dict):
-            return ToolCall(identity, str(custom.get("name", "")), _as_text(custom.get("input")))
+            return ToolCall(identity, str(custom.get("name", "")), argument_text(custom.get("input")))
         name, arguments = self._function(call.get("function"), problems, identity)
         return ToolCall(identity, name, arguments)
 
@@ -122,7 +122,7 @@ class ChatFormat:
                     "arguments-type", f"arguments should be JSON text, got {kind(arguments)}", "send text", identity
                 )
             )
-        return name, _as_text(arguments)
+        return name, argument_text(arguments)
 
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
@@ -158,14 +158,3 @@ class ChatFormat:
             found.append(Exchange(i, j, complete, complete))
             i = j
         return found, problems
-
-
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return compact_json(value)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)

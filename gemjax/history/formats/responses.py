@@ -7,8 +7,8 @@ from gemjax.history.formats.base import (
     Exchange,
     Role,
     View,
+    argument_text,
     call_id,
-    compact_json,
     content_text,
     kind,
     not_an_object,
@@ -116,7 +116,7 @@ class ResponsesFormat:
                 problem("arguments-type", f"arguments must be JSON text, got {kind(value)}", "send text", identity)
             )
         label = name if isinstance(name, str) and name else item.removesuffix("_call")
-        return View("assistant", calls=(ToolCall(identity, label, _argument_text(value)),), problems=tuple(problems))
+        return View("assistant", calls=(ToolCall(identity, label, argument_text(value)),), problems=tuple(problems))
 
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
@@ -176,18 +176,7 @@ class ResponsesFormat:
         return found, problems
 
 
-def _argument_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return compact_json(value)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
-
-
 def _output_text(value: Any, problems: list[Problem]) -> str:
     if isinstance(value, dict):
-        return placeholder(value) if "type" in value else _argument_text(value)
+        return placeholder(value) if "type" in value else argument_text(value)
     return content_text(value, _TEXT, problems, "output")

@@ -50,8 +50,8 @@ def normalise(raw: str, cwd: str = "") -> str:
 
     Returns: the path, or "" for what cannot be one (a URL, a device, empty, too long, a lone dot).
 
-    >>> normalise("./src//lib/../app.py"), normalise("app.py", cwd="/work/x")
-    ('src/app.py', '/work/x/app.py')
+    >>> normalise("./src//lib/../app.py"), normalise("app.py", cwd="/repo/x")
+    ('src/app.py', '/repo/x/app.py')
     """
     text = raw.strip(_EDGES)
     if len(text) > MAX_PATH or not text:
@@ -115,7 +115,7 @@ def looks_like_path(word: str) -> bool:
 def basename(path: str) -> str:
     """What follows the last slash.
 
-    >>> basename("/work/src/app.py")
+    >>> basename("/repo/src/app.py")
     'app.py'
     """
     return path.rstrip("/").rpartition("/")[2]
