@@ -16,7 +16,7 @@ from rich.table import Table
 from gemjax import GEMConfig
 from gemjax.encoders import CachedEncoder, default_encoder
 from gemjax.history import CostAwarePolicy
-from gemjax.history.evidence import PAPER_RULES, Affinity, Recent, State
+from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Recent, State
 from gemjax.history.replay import Prices, Replay, default_counter, load, methods_named
 from gemjax.history.replay.compressed import Compressed
 from gemjax.history.replay.report import Report
@@ -47,6 +47,9 @@ def settings() -> dict[str, GEMConfig]:
         "affinity 9, state outside recent": GEMConfig(
             rules=rules(state=State(3, outside_recent=True), affinity=Affinity(9))
         ),
+        "default rules": GEMConfig(),
+        "default rules, no balance": GEMConfig(rules=tuple(r for r in DEFAULT_RULES if r.name != "balance")),
+        "default rules, no geometry": GEMConfig(coverage=0.0),
         "affinity 9, distinct": GEMConfig(rules=rules(affinity=Affinity(9, distinct=True))),
         "affinity 6, distinct": GEMConfig(rules=rules(affinity=Affinity(6, distinct=True))),
         "affinity 9, recent 6": GEMConfig(rules=rules(recent=Recent(6), affinity=Affinity(9))),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 _PUBLIC = {
     "Affinity": "gemjax.history.evidence",
+    "Balance": "gemjax.history.evidence",
     "Block": "gemjax.history.records",
     "BlockContent": "gemjax.history.records",
     "BlockRecord": "gemjax.history.result",
@@ -35,6 +36,7 @@ __all__ = [
     "DEFAULT_RULES",
     "PAPER_RULES",
     "Affinity",
+    "Balance",
     "Block",
     "BlockContent",
     "BlockRecord",
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
         DEFAULT_RULES,
         PAPER_RULES,
         Affinity,
+        Balance,
         Errors,
         EvidenceView,
         Goal,

@@ -5,165 +5,37 @@ one line that says why. A user adds a rule by adding an object to `GEMConfig(rul
 leaving it out; nothing is registered globally.
 """
 
-import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 
-from gemjax.errors import CallbackError, ConfigError, EncoderError, GemjaxError
+from gemjax.errors import ConfigError
 from gemjax.history.queries import QUERIES
-from gemjax.history.records import Block, BlockContent
-from gemjax.history.signals import BlockSignals, signals
+from gemjax.history.view import EvidenceView, Rule, apply_rules
 
-Similarity = Callable[[str], np.ndarray]
-"""From the name of a query ("goal", "state", "action") to the cosine of every block with it, `[n]`."""
+__all__ = [
+    "DEFAULT_RULES",
+    "PAPER_RULES",
+    "RULES",
+    "Affinity",
+    "Balance",
+    "Errors",
+    "EvidenceView",
+    "Goal",
+    "Recent",
+    "Rule",
+    "Sources",
+    "State",
+    "apply_rules",
+]
 
 _GOAL_CHARS = 50_000
 """As much of a goal is searched for the names of artifacts."""
 _PATH_WORD = re.compile(r"[\w@+~#$./-][\w./@+~#$=-]{0,300}")
-
-
-class EvidenceView:
-    """What a rule may look at. Everything that costs something is computed when it is first asked for.
-
-    Args:
-        blocks: the complete removable blocks, oldest first.
-        signals: what each of them wrote, touched, read and reported, `len(blocks)`.
-        goal: the goal text.
-        latest: content of the latest exchange, whether complete (then it is the last block) or still in flight.
-        similarity: cosines of all blocks with a query; called at most once a query. None when there is no encoder:
-            rules that need no similarity then still work.
-    """
-
-    def __init__(
-        self,
-        *,
-        blocks: Sequence[Block],
-        signals: Sequence[BlockSignals],
-        goal: str,
-        latest: BlockContent,
-        similarity: Similarity | None = None,
-    ) -> None:
-        if len(signals) != len(blocks):
-            raise ValueError(f"signals must have one entry a block, got {len(signals)} for {len(blocks)} blocks")
-        self.blocks = blocks
-        self.signals = signals
-        self.goal = goal
-        self.latest = latest
-        self._similarity = similarity
-        self._similarities: dict[str, np.ndarray] = {}
-        self._named: dict[str, frozenset[int]] = {}
-
-    def __len__(self) -> int:
-        return len(self.blocks)
-
-    def similarity(self, query: str) -> np.ndarray:
-        """Cosine of every block with a query text, float `[n]`; 0 for a block or query without direction.
-
-        Args:
-            query: a name in `QUERIES`: `"goal"`, `"state"` (goal and latest ACTION), `"action"` (latest ACTION) ...
-
-        Raises: `EncoderError` without an encoder, or for vectors of a wrong shape.
-        """
-        if query not in self._similarities:
-            if self._similarity is None:
-                raise EncoderError(
-                    f"a rule asked for the similarity to the {query!r} query and there is no encoder; "
-                    "pass an encoder, or leave out the rules goal, state and affinity"
-                )
-            values = np.asarray(self._similarity(query), dtype=np.float64)
-            if values.shape != (len(self.blocks),):
-                raise EncoderError(f"similarity({query!r}) must be [{len(self.blocks)}], got {list(values.shape)}")
-            self._similarities[query] = np.where(np.isfinite(values), values, 0.0)
-        return self._similarities[query]
-
-    def named(self, rule: str) -> frozenset[int]:
-        """The blocks that an earlier rule of this name named; empty if none of that name ran before."""
-        return self._named.get(rule, frozenset())
-
-    def record(self, rule: str, named: Mapping[int, str]) -> dict[int, str]:
-        """Remember what a rule named, for the rules after it; returns it in block order."""
-        self._named[rule] = frozenset(named)
-        return {index: named[index] for index in sorted(named)}
-
-    def fresh(self) -> "EvidenceView":
-        """The same history before any rule named anything, for another set of rules; shares what was computed."""
-        other = copy.copy(self)
-        other._named = {}
-        return other
-
-    @cached_property
-    def latest_signals(self) -> BlockSignals:
-        """Signals of the latest exchange; an exchange in flight has calls but no results."""
-        return self.signals[-1] if self.latest_is_complete else signals(self.latest)
-
-    @cached_property
-    def latest_is_complete(self) -> bool:
-        """Whether the latest exchange is the last block itself."""
-        return bool(self.blocks) and self.latest == self.blocks[-1].content
-
-    @cached_property
-    def alias(self) -> dict[str, str]:
-        """For a relative path that ends exactly one absolute path of the history: that path. `app.py` and
-        `/repo/app.py` are then one artifact, whichever directory the agent was in."""
-        absolute: dict[str, set[str]] = {}
-        relative: set[str] = set()
-        for found in (*self.signals, self.latest_signals):
-            for path in found.touches:
-                if path[:1] == "/":
-                    absolute.setdefault(path[path.rfind("/") + 1 :], set()).add(path)
-                else:
-                    relative.add(path)
-        out = {}
-        for path in relative:
-            ends = [a for a in absolute.get(path[path.rfind("/") + 1 :], ()) if a.endswith("/" + path)]
-            if len(ends) == 1:
-                out[path] = ends[0]
-        return out
-
-    def artifact(self, path: str) -> str:
-        """The one name under which an artifact is known in this history."""
-        return self.alias.get(path, path)
-
-
-@runtime_checkable
-class Rule(Protocol):
-    """What `GEMConfig(rules=...)` holds."""
-
-    @property
-    def name(self) -> str:
-        """Short name, unique in a configuration; shown in the table of a result."""
-        ...
-
-    def __call__(self, view: EvidenceView) -> Mapping[int, str]:
-        """Block indices to protect, each with a one-line reason. Must not change the view."""
-        ...
-
-
-def apply_rules(rules: Iterable[Rule], view: EvidenceView) -> dict[str, dict[int, str]]:
-    """Run rules in order on one view: rule name -> block index -> reason, P of Eq. B.1.
-
-    Raises: `ConfigError` when a rule names something that is no block; `CallbackError` when it raises or returns no
-        mapping.
-    """
-    found: dict[str, dict[int, str]] = {}
-    for rule in rules:
-        try:
-            named = {int(index): str(reason) for index, reason in rule(view).items()}
-        except GemjaxError:
-            raise
-        except Exception as error:
-            came = f"{type(error).__name__}: {error}"
-            raise CallbackError(f"rule {rule.name!r} must return block indices with reasons; {came}") from error
-        if bad := [i for i in named if not 0 <= i < len(view)]:
-            raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(view)}")
-        found[rule.name] = view.record(rule.name, named)
-    return found
 
 
 def _count(rule: object, field: str, least: int = 1) -> None:
@@ -180,10 +52,14 @@ def _ago(view: EvidenceView, index: int) -> str:
     return "in the latest block" if back == 0 else f"{back} block{'s' * (back > 1)} ago"
 
 
-def _most_similar(view: EvidenceView, values: np.ndarray, keep: int, similar: np.ndarray) -> list[int]:
-    """The `keep` blocks outside `recent` of largest value, ties to the older block, among those that are `similar`."""
+def _most_similar(
+    view: EvidenceView, values: np.ndarray, keep: int, similar: np.ndarray, outside: tuple[str, ...] = ("recent",)
+) -> list[int]:
+    """The `keep` blocks of largest value that the rules `outside` did not name, ties to the older block, among those
+    that are `similar`."""
     allowed = similar.copy()
-    allowed[list(view.named("recent"))] = False
+    for rule in outside:
+        allowed[list(view.named(rule))] = False
     order = np.argsort(-values, kind="stable")
     return [int(i) for i in order[allowed[order]][:keep]]
 
@@ -366,7 +242,7 @@ class Sources:
 
 @dataclasses.dataclass(frozen=True)
 class Affinity:
-    """The `keep` blocks outside `recent` that are most similar to what the agent did last (ours, not the paper's).
+    """The `keep` blocks that are most similar to what the agent did last (ours, not the paper's).
 
     Args:
         keep: most blocks kept.
@@ -375,13 +251,15 @@ class Affinity:
             that it touches; 0 leaves the cosine alone.
         length_penalty: taken off the similarity for every doubling of a block's length over the median; 0 for none.
         distinct: of blocks with the same ACTION only the latest counts, `recent` included.
+        outside: rules whose blocks are passed over, so that the `keep` places go to others.
     """
 
-    keep: int = 9
+    keep: int = 3
     query: str = "action"
     path_bonus: float = 0.0
     length_penalty: float = 0.0
     distinct: bool = False
+    outside: tuple[str, ...] = ("recent",)
     name: str = dataclasses.field(default="affinity", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -392,6 +270,8 @@ class Affinity:
             value = getattr(self, field)
             if not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
                 raise ConfigError(f"Affinity({field}=...) must be a number of at least 0, got {value!r}")
+        if not isinstance(self.outside, tuple) or not all(isinstance(rule, str) for rule in self.outside):
+            raise ConfigError(f"Affinity(outside=...) must be a tuple of names of rules, got {self.outside!r}")
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -409,9 +289,8 @@ class Affinity:
             values = values - self.length_penalty * np.log2(chars / np.median(chars))
         if self.distinct:
             similar &= self._latest_of_their_action(view)
-        return {
-            i: f"close to the latest action ({cosine[i]:.2f})" for i in _most_similar(view, values, self.keep, similar)
-        }
+        chosen = _most_similar(view, values, self.keep, similar, self.outside)
+        return {i: f"close to the latest action ({cosine[i]:.2f})" for i in chosen}
 
     @staticmethod
     def _latest_of_their_action(view: EvidenceView) -> np.ndarray:
@@ -429,11 +308,80 @@ class Affinity:
         return np.asarray(shared, dtype=np.float64) / len(wanted)
 
 
+@dataclasses.dataclass(frozen=True)
+class Balance:
+    r"""Up to `keep` blocks that bring the mean of what is named closer to the mean of all (ours, not the paper's).
+
+    Rules name what is unusual: the latest, the failed, what resembles one action. What remains is then a biased sample
+    of the history. One block at a time, this takes the one with which the named blocks' sum comes closest in direction
+    to the sum of all, $\cos(\sum_{i \in P} x_i, \sum_i x_i)$, and stops when none improves it (greedy herding, after
+    Welling 2009). Ties go to the older block; differences below 1e-6 are ties.
+    """
+
+    keep: int = 3
+    name: str = dataclasses.field(default="balance", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        _count(self, "keep")
+
+    def __call__(self, view: EvidenceView) -> dict[int, str]:
+        rows = view.vectors()
+        whole = rows.sum(axis=0, dtype=np.float64)
+        length = float(np.linalg.norm(whole))
+        if length == 0.0:
+            return {}
+        along = rows @ (whole / length)
+        squares = np.einsum("nd,nd->n", rows, rows)
+        free = squares > 0.0
+        free[list(view.taken)] = False
+        total = rows[list(view.taken)].sum(axis=0, dtype=np.float64)
+        now = _cosine(total, whole / length)
+        out: dict[int, str] = {}
+        while len(out) < self.keep and free.any():
+            with_it = total @ total + 2 * (rows @ total) + squares
+            values = (total @ whole / length + along) / np.sqrt(np.maximum(with_it, 1e-12))
+            best = int(np.argmax(np.where(free, np.round(values, 6), -np.inf)))
+            total = total + rows[best]
+            before, now = now, _cosine(total, whole / length)
+            if now <= before:
+                break
+            free[best] = False
+            out[best] = f"brings the mean of the kept closer to that of all ({before:.2f} to {now:.2f})"
+        return out
+
+
+def _cosine(total: np.ndarray, direction: np.ndarray) -> float:
+    """Cosine with a unit vector; -1 for a sum without direction, which any block improves."""
+    length = float(np.linalg.norm(total))
+    return float(total @ direction) / length if length > 0.0 else -1.0
+
+
 PAPER_RULES: tuple[Rule, ...] = (Recent(), Goal(), State(), Errors(), Sources())
 """The paper's five rules with its limits (Table B.1)."""
-DEFAULT_RULES: tuple[Rule, ...] = (Recent(), Goal(), State(outside_recent=True), Errors(), Sources(), Affinity())
-"""The paper's five, with `state` spending its places on blocks that `recent` does not keep anyway, and `affinity`."""
+DEFAULT_RULES: tuple[Rule, ...] = (
+    Recent(3),
+    Affinity(),
+    Balance(),
+    Goal(),
+    State(2, outside_recent=True),
+    Errors(),
+    Sources(),
+    Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
+)
+"""Ours: room for what resembles the latest action and for what stands for the rest, beside the paper's five.
+
+The order matters where fewer blocks may be kept than are named: what stands first stays.
+"""
 RULES: Mapping[str, Callable[..., Rule]] = MappingProxyType(
-    {"recent": Recent, "goal": Goal, "state": State, "error": Errors, "source": Sources, "affinity": Affinity}
+    {
+        "recent": Recent,
+        "goal": Goal,
+        "state": State,
+        "error": Errors,
+        "source": Sources,
+        "affinity": Affinity,
+        "balance": Balance,
+    }
 )
 """The rules that come with gemjax, by name."""

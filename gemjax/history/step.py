@@ -202,6 +202,7 @@ class Step:
             goal=self.goal_text,
             latest=self._latest,
             similarity=self._similarity,
+            vectors=lambda: self.session.vectors.padded()[: len(blocks)],
         )
         found = apply_rules(self.config.rules, view)
         if self.parsed.last_block is not None:

@@ -15,6 +15,7 @@ from gemjax.history.evidence import (
     PAPER_RULES,
     RULES,
     Affinity,
+    Balance,
     Errors,
     EvidenceView,
     Goal,
@@ -37,8 +38,9 @@ def made(writes="", touches="", error=None, sources="") -> BlockSignals:
     return BlockSignals(w, tuple(dict.fromkeys(w + t)), bool(w), error, s)
 
 
-def view_of(found, goal="", latest=None, recent=0, **similarities) -> EvidenceView:
+def view_of(found, goal="", latest=None, recent=0, vectors=None, **similarities) -> EvidenceView:
     """A view over blocks with the given signals. `latest` is a call in flight; by default the last block is latest."""
+    vectors = np.zeros((len(found), 2), np.float32) if vectors is None else vectors
     contents = [
         BlockContent("", f"block {i}", (ToolCall(str(i), "think", ""),), (ToolResult(str(i), ""),))
         for i in range(len(found))
@@ -52,6 +54,7 @@ def view_of(found, goal="", latest=None, recent=0, **similarities) -> EvidenceVi
         goal=goal,
         latest=latest if latest is not None else contents[-1] if contents else EMPTY,
         similarity=lambda name: np.asarray(similarities[f"to_{name}"], dtype=np.float32),
+        vectors=lambda: vectors,
     )
     if recent:
         view.record("recent", Recent(recent)(view))
@@ -264,6 +267,56 @@ def test_goal_and_affinity_twins(found, seed, keep, recent):
         assert list(rule(view)) == by_similarity(view.similarity(query), allowed, keep)
 
 
+def test_affinity_may_pass_over_what_another_rule_named():
+    view = view_of([made()] * 4, to_action=[0.9, 0.8, 0.7, 0.6], recent=1)
+    rules = (
+        Recent(1),
+        Affinity(1),
+        Affinity(1, outside=("recent", "affinity"), name="wide"),
+        Affinity(2, name="again"),
+    )
+    named = apply_rules(rules, view)
+    assert [list(blocks) for blocks in named.values()] == [[3], [0], [1], [0, 1]]
+    with pytest.raises(ConfigError, match=r"Affinity\(outside=...\) must be a tuple of names of rules, got 'recent'"):
+        Affinity(outside="recent")
+
+
+def cosine_of_sums(rows, chosen):
+    a, b = rows[sorted(chosen)].sum(0), rows.sum(0)
+    return float(a @ b) / float(np.sqrt((a @ a) * (b @ b))) if chosen and a.any() else -1.0
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 12), seeds, counts, st.integers(0, 4), st.booleans())
+def test_balance_twin(n, seed, keep, recent, twins):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 5)) + 1.0
+    rows[rng.random(n) < 0.2] = 0.0
+    if twins:
+        rows[-1] = rows[0]
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    view = view_of([made()] * n, recent=recent, vectors=rows.astype(np.float32))
+    named = Balance(keep)(view)
+    taken = set(range(max(n - recent, 0), n))
+    for index in named:
+        gains = {i: cosine_of_sums(rows, taken | {i}) for i in range(n) if i not in taken and rows[i].any()}
+        assert gains[index] >= max(gains.values()) - 3e-6
+        assert gains[index] >= cosine_of_sums(rows, taken) - 1e-6
+        assert not twins or index != n - 1 or n == 1 or 0 in taken
+        taken.add(index)
+    if len(named) < keep:
+        left = [cosine_of_sums(rows, taken | {i}) for i in range(n) if i not in taken and rows[i].any()]
+        assert max(left, default=-1.0) <= cosine_of_sums(rows, taken) + 3e-6
+
+
+def test_balance_makes_up_for_what_other_rules_left_out():
+    rows = np.eye(3, dtype=np.float32)[[0, 0, 0, 1, 1, 2]]
+    named = Balance(2)(view_of([made()] * 6, recent=1, vectors=rows))
+    assert list(named) == [0, 3]
+    assert named[0] == "brings the mean of the kept closer to that of all (0.27 to 0.76)"
+    assert Balance()(view_of([made()] * 4)) == {} == Balance()(view_of([]))
+
+
 @settings(max_examples=150, deadline=None)
 @given(histories, counts, st.integers(1, 10))
 def test_errors_twin(found, keep, window):
@@ -322,15 +375,17 @@ def test_state_twin(found, seed, keep, recent, goal):
 @given(histories, seeds)
 def test_the_presets_name_blocks_with_one_line_reasons_and_are_deterministic(found, seed):
     named = apply_rules(DEFAULT_RULES, random_view(found, seed, 0))
-    assert list(named) == [r.name for r in DEFAULT_RULES] == list(RULES)
+    assert list(named) == [r.name for r in DEFAULT_RULES]
+    assert {type(r) for r in DEFAULT_RULES} == set(RULES.values())
     for rule in DEFAULT_RULES:
         blocks = named[rule.name]
         assert list(blocks) == sorted(blocks) and all(0 <= i < len(found) for i in blocks)
         assert all(reason and reason.isprintable() for reason in blocks.values())
         assert len(blocks) <= rule.keep
     assert named == apply_rules(DEFAULT_RULES, random_view(found, seed, 0))
-    outside = set(named["goal"]) | set(named["affinity"])
+    outside = set(named["goal"]) | set(named["affinity"]) | set(named["affinity-wide"]) | set(named["balance"])
     assert not outside & set(named["recent"])
+    assert not set(named["affinity-wide"]) & set(named["affinity"])
 
 
 # --- the view --------------------------------------------------------------------------------------------------------
@@ -356,8 +411,10 @@ def test_without_an_encoder_the_other_rules_work_and_the_error_says_what_to_do()
     blocks = view_of([made(error="x")] * 3).blocks
     view = EvidenceView(blocks=blocks, signals=[made(error="x")] * 3, goal="", latest=EMPTY)
     assert list(apply_rules((Recent(1), Errors(1)), view)["error"]) == [2]
-    with pytest.raises(EncoderError, match="pass an encoder, or leave out the rules goal, state and affinity"):
+    with pytest.raises(EncoderError, match="pass an encoder, or leave out the rules goal, state, affinity and balance"):
         Goal()(view)
+    with pytest.raises(EncoderError, match="asked for the blocks' vectors and there is no encoder; pass an encoder"):
+        Balance()(view)
 
 
 def test_a_similarity_of_the_wrong_shape_is_refused():
@@ -365,6 +422,8 @@ def test_a_similarity_of_the_wrong_shape_is_refused():
                         similarity=lambda name: np.zeros((3, 1)))  # fmt: skip
     with pytest.raises(EncoderError, match=r"must be \[3\], got \[3, 1\]"):
         view.similarity("goal")
+    with pytest.raises(EncoderError, match=r"must be \[3, d\], got \[2, 2\]"):
+        view_of([made()] * 3, vectors=np.zeros((2, 2))).vectors()
 
 
 def test_signals_must_match_the_blocks():
@@ -433,10 +492,18 @@ def test_parameters_are_checked_at_construction(make, message):
 
 def test_presets():
     assert [r.name for r in PAPER_RULES] == ["recent", "goal", "state", "error", "source"]
-    assert DEFAULT_RULES[:2] + DEFAULT_RULES[3:5] == PAPER_RULES[:2] + PAPER_RULES[3:]
-    assert DEFAULT_RULES[2] == State(outside_recent=True) and DEFAULT_RULES[5] == Affinity()
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
-    assert (Sources().keep, Sources().share, Affinity().keep) == (4, 0.5, 9)
+    assert (Sources().keep, Sources().share) == (4, 0.5)
+    assert DEFAULT_RULES == (
+        Recent(3),
+        Affinity(3),
+        Balance(3),
+        Goal(1),
+        State(2, outside_recent=True),
+        Errors(2, 8),
+        Sources(4),
+        Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
+    )
 
 
 def test_the_example_of_the_documentation_runs_and_prints_what_it_says(capsys):

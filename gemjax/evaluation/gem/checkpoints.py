@@ -6,7 +6,7 @@ the next action $a$: it is measured against and never shown to a selector.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -170,6 +170,7 @@ def checkpoints_of(
             goal=goal,
             latest=last,
             similarity=_similarity(rows[: len(parsed.blocks)], q),
+            vectors=partial(rows.__getitem__, slice(len(parsed.blocks))),
         )
         for (_, parsed), goal, last, q in zip(moments, goals, latest, queries, strict=True)
     )

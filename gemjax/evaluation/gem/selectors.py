@@ -196,8 +196,15 @@ def matched(
     the measures that need a basis of every selection (E and the projections), which take most of the time.
     """
     nothing = [np.full(p.shape, UNRANKED) for p in paper]
-    exact = {"geometry": nothing, "paper": paper, "default": default}
-    return _run(trajectories, {n: (p, 0, 2.0, counts) for n, p in exact.items()}, (paper, counts), spans)
+    sets = {"geometry": nothing, "paper": paper, "default": default}
+    return _run(trajectories, {n: (p, 0, 2.0, counts) for n, p in sets.items()}, (paper, counts), spans)
+
+
+def exact(
+    trajectories: Sequence[Checkpoints], counts: Sequence[np.ndarray], variants: Mapping[str, list[np.ndarray]]
+) -> dict[str, Values]:
+    """Protected sets, each cut or completed to exactly `counts` blocks as in `matched`."""
+    return _run(trajectories, {name: (places, 0, 2.0, counts) for name, places in variants.items()}, None)
 
 
 def _run(
