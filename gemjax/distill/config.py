@@ -1,6 +1,7 @@
 """How a distiller scores, prunes and chooses, and the presets."""
 
 import dataclasses
+import math
 from typing import Literal
 
 from gemjax.distill.filler import Filler
@@ -37,6 +38,8 @@ class DistillConfig:
         filler: what is set aside before anything of worth; None: nothing.
         value: what orders the sentences: "mean", their mean score after pruning; "turn", their turn's score;
             "product", both; "knapsack", the choice of greatest total score that fits.
+        lexical: weight of the query's words (BM25 over the turns) beside the turns' scores, both standardised; 0: none.
+        neighbours: share of the relevance of the turns before and after that is added to a turn's own; 0: none.
         fit: what happens at the first sentence that does not fit: "trim" puts its best units into the room that is left
             and stops, "prefix" stops, "skip" goes on with the next ones.
         headers: keep a turn's header while anything of the turn is kept.
@@ -58,6 +61,8 @@ class DistillConfig:
     gap: int = 0
     filler: Filler | None = dataclasses.field(default_factory=Filler)
     value: Value = "turn"
+    lexical: float = 1.0
+    neighbours: float = 0.3
     fit: Fit = "trim"
     headers: bool = True
 
@@ -75,6 +80,10 @@ class DistillConfig:
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and low <= value <= high):
                 raise ConfigError(f"{name} = {value!r}; expected a number from {low} to {high}")
+        for name in ("lexical", "neighbours"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise ConfigError(f"{name} = {value!r}; expected a number of at least 0")
         for name, least in (("head", 0), ("tail", 0), ("longer_than", 0), ("gap", 0), ("smoothing", 1), ("window", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -96,6 +105,8 @@ class DistillConfig:
             gap=3,
             filler=None,
             value="mean",
+            lexical=0.0,
+            neighbours=0.0,
             fit="prefix",
             headers=False,
         )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemjax.distill.config import DistillConfig
+from gemjax.distill.relevance import fused_relevance
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
 from gemjax.distill.scoring import ScoreCache, Scored, score_turns
@@ -132,23 +133,25 @@ class Distiller:
         """How well each sentence's turn (of a single turn: the sentence itself) matches the query; None: unknown."""
         if self.config.value == "mean":
             return None
+        config = self.config
         owner = np.repeat(np.arange(len(read)), [len(turn.spans) for turn in read])
-        scores = [turn.turn.score for turn in read]
-        if any(score is not None for score in scores):
-            known = [score for score in scores if score is not None]
-            # Turns that nobody scored come after all others.
-            return np.array([min(known) - 1.0 if score is None else score for score in scores], float)[owner]
-        if query is None or not query.strip():
-            return None
-        from gemjax.encoders import as_encoder
-
-        self._encoder = as_encoder(self._encoder)
         texts = [turn.turn.text for turn in read]
-        if len(read) == 1:
-            texts = [read[0].turn.text[a:b] for a, b in read[0].spans]
-        vectors = self._encoder.encode([query, *texts])
-        similarity = np.asarray(vectors[1:] @ vectors[0], float)
-        return similarity if len(read) == 1 else similarity[owner]
+        scores = [turn.turn.score for turn in read]
+        asked = query is not None and bool(query.strip())
+        if any(score is not None for score in scores):
+            known = np.array([math.nan if score is None else score for score in scores])
+        elif asked:
+            from gemjax.encoders import as_encoder
+
+            self._encoder = as_encoder(self._encoder)
+            if len(read) == 1:
+                owner = np.arange(len(read[0].spans))
+                texts = [texts[0][a:b] for a, b in read[0].spans]
+            vectors = self._encoder.encode([query, *texts])
+            known = np.asarray(vectors[1:] @ vectors[0], float)
+        else:
+            return None
+        return fused_relevance(known, texts, query, lexical=config.lexical, neighbours=config.neighbours)[owner]
 
     def _choose(
         self,
