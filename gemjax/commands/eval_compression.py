@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.progress import Progress as Bar
 
     from gemjax.evaluation import locomo
-    from gemjax.evaluation.compression_run import evaluate, prepared_cases
+    from gemjax.evaluation.compression import cases
+    from gemjax.evaluation.compression_run import evaluate, require_answers
     from gemjax.evaluation.compressors import METHODS, chosen_methods, variants
     from gemjax.evaluation.rankings import method_named
     from gemjax.evaluation.remembering import RememberingModel
@@ -78,15 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     methods = chosen_methods(_names(arguments.methods), each_question=sampled)
     retrieve = method_named(arguments.ranking)
     conversations = locomo.load_locomo(arguments.path)
+    require_answers(conversations)
     errors = Console(stderr=True, highlight=False)
     with errors.status("loading the language model") as status:
-        model = RememberingModel(_model(arguments.model), None if arguments.no_disk_cache else cache_directory())
+        model = RememberingModel(
+            language_model(arguments.model), None if arguments.no_disk_cache else cache_directory()
+        )
         status.update("loading the encoder")
         encoder = _encoder(arguments)
         corpora = locomo.encode(conversations, encoder, status.update)
         status.update(f"retrieving by {arguments.ranking}")
         rankings = [retrieve(corpus, arguments.top) for corpus in corpora]
-    chosen = prepared_cases(conversations, rankings, sample=arguments.sample, seed=arguments.seed)
+    chosen = cases(conversations, rankings, sample=arguments.sample, seed=arguments.seed)
     if not sampled and (arguments.ablations or not arguments.methods):
         left = [name for name, method in METHODS.items() if method.standard and method.each_question]
         errors.print(
@@ -152,11 +156,12 @@ class _Waits:
             if each * (total - done) >= _LONG_SECONDS:
                 minutes = each * (total - done) / 60
                 self._say(
-                    f"{what}: {total} questions, {each:.1f} s each, about {minutes:.0f} min; Ctrl-C keeps the rest"
+                    f"{what}: {total} questions, {each:.1f} s each, about {minutes:.0f} min; Ctrl-C keeps what is done"
                 )
 
 
-def _model(name: str | None) -> Any:
+def language_model(name: str | None) -> Any:
+    """The named model, or the default one."""
     from gemjax.models.language import LanguageModel, default_language_model
 
     return LanguageModel.from_pretrained(name) if name else default_language_model()

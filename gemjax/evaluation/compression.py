@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from gemjax.distill import Compressor, Distillation, Turn
+from gemjax.errors import ConfigError
 from gemjax.evaluation.locomo import CATEGORIES, Conversation, Question
 from gemjax.evaluation.statistics import group_means, paired_by_group
 
@@ -49,6 +50,11 @@ class Case:
     """Places in `turns` of the gold turns that were retrieved."""
 
 
+def measurable(question: Question) -> bool:
+    """Whether the question carries an answer with words."""
+    return question.answered and bool(words(question.answer))
+
+
 def cases(
     conversations: Sequence[Conversation],
     rankings: Sequence[Int[np.ndarray, "q k"]],
@@ -62,11 +68,15 @@ def cases(
         conversations, rankings: the ranked turn indices of each conversation's questions, best first.
         sample: how many questions; drawn in equal shares from every conversation and category; None: all.
         seed: of the sample.
+
+    Raises: ConfigError for a sample below 1.
     """
+    if sample is not None and sample < 1:
+        raise ConfigError(f"sample = {sample}; expected a whole number of at least 1")
     out: list[Case] = []
     for number, (conversation, ranking) in enumerate(zip(conversations, rankings, strict=True)):
         for question, found in zip(conversation.questions, ranking.tolist(), strict=True):
-            if not question.answered or not words(question.answer):
+            if not measurable(question):
                 continue
             order = sorted(range(len(found)), key=lambda place: found[place])
             turns = tuple(

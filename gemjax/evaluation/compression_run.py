@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from gemjax.distill import Distiller
 from gemjax.errors import ConfigError, RequestError
@@ -22,7 +21,7 @@ from gemjax.evaluation.compression import (
     Case,
     Measured,
     Progress,
-    cases,
+    measurable,
     measure,
     rouge_package,
     stratified,
@@ -33,25 +32,10 @@ from gemjax.evaluation.locomo import CATEGORIES, Conversation, describe
 from gemjax.models.language import LanguageModel
 
 
-def check_numbers(**numbers: int | None) -> None:
-    """Raises ConfigError for one that is below 1; None is none given."""
-    for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} = {value}; expected a whole number of at least 1")
-
-
-def prepared_cases(
-    conversations: Sequence[Conversation],
-    rankings: Sequence[Int[np.ndarray, "q k"]],
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-) -> list[Case]:
-    """As `compression.cases`. Raises RequestError when no question carries an answer."""
-    chosen = cases(conversations, rankings, sample=sample, seed=seed)
-    if not chosen:
+def require_answers(conversations: Sequence[Conversation]) -> None:
+    """Raises RequestError when no question carries an answer."""
+    if not any(measurable(question) for conversation in conversations for question in conversation.questions):
         raise RequestError("no question carries an answer: nothing to measure")
-    return chosen
 
 
 @dataclasses.dataclass(slots=True)
@@ -93,9 +77,12 @@ def evaluate(
         seed: of these two samples.
         progress: see `compression.Progress`.
 
-    Raises: ConfigError for a budget below 1, or a method whose package is missing.
+    Raises: ConfigError for a number that is too small, or a method whose package is missing.
     """
-    check_numbers(**{f"budgets[{i}]": budget for i, budget in enumerate(budgets)})
+    for i, budget in enumerate(budgets):
+        _check(f"budgets[{i}]", budget, 1)
+    _check("losses", losses, 0)
+    _check("bounds", bounds, 0)
     made = {name: method.make(model) for name, method in methods.items()}
     found = _Findings()
     asked = stratified(chosen, losses, seed)
@@ -136,6 +123,11 @@ def evaluate(
     if found.bounds:
         report["bounds"] = {"by_share": summarise_bounds(found.bounds), "rows": found.bounds}
     return report
+
+
+def _check(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError(f"{name} = {value}; expected a whole number of at least {least}")
 
 
 def _take_losses(
