@@ -25,6 +25,7 @@ from gemjax.models.tokenizer import readable
 # Tokens in a batch: enough for the matrix products to reach their speed, few enough to stay small in memory.
 _BATCH_TOKENS = 1024
 _SMALLEST = 32
+_STEP = _BATCH_TOKENS // 4
 
 
 class Tokens(NamedTuple):
@@ -320,11 +321,11 @@ def _windows(n: int, window: int, overlap: int) -> Iterator[_Window]:
 
 
 def _batches(rows: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None) -> Iterator[_Batch]:
-    """Rows of similar length together, padded to a power of two; few shapes, so that few programs are compiled."""
+    """Rows of similar length together, padded alike; few shapes, so that few programs are compiled."""
     widths: dict[int, list[int]] = {}
     for i, ids in enumerate(rows):
         if len(ids):
-            widths.setdefault(max(_SMALLEST, 1 << (len(ids) - 1).bit_length()), []).append(i)
+            widths.setdefault(_width(len(ids)), []).append(i)
     for width, members in sorted(widths.items()):
         size = max(1, _BATCH_TOKENS // width)
         for start in range(0, len(members), size):
@@ -338,6 +339,11 @@ def _batches(rows: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None) -
                 ids[row, :n], valid[row, :n] = rows[i], True
                 weight[row, :n] = 1.0 if weights is None else weights[i]
             yield _Batch(np.asarray(chosen), ids, weight, valid)
+
+
+def _width(n: int) -> int:
+    """A power of two; beyond the usual window, where half of it may be padding, the next multiple of a quarter."""
+    return max(_SMALLEST, 1 << (n - 1).bit_length()) if n <= _BATCH_TOKENS else -(-n // _STEP) * _STEP
 
 
 def default_language_model() -> LanguageModel:
