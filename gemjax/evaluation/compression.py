@@ -193,9 +193,10 @@ def summarise(
 ) -> dict[str, Any]:
     """`{method: {budget: {measure: summary}}}`, JSON-ready.
 
-    A summary has the mean over questions (`micro`), the mean over conversations (`macro`), `n`, `categories`, and
-    against `truncation-retrieved`, when that was measured, `difference` (see `statistics.paired_by_group`). `parents`
-    names for a variant the method that it changes one part of: `change` is the difference to that one.
+    A summary has the mean over questions (`micro`), the mean over conversations (`macro`), these by the conversation's
+    place in the file, `n`, `categories`, and against `truncation-retrieved`, when that was measured, `difference` (see
+    `statistics.paired_by_group`). `parents` names for a variant the method that it changes one part of: `change` is the
+    difference to that one.
     """
     group = np.array([case.conversation for case in chosen])
     category = np.array([case.question.category for case in chosen])
@@ -233,10 +234,12 @@ def compare(
 def _summary(values: np.ndarray, group: np.ndarray, category: np.ndarray) -> dict[str, Any]:
     per = group_means(values, group)
     known = values[~np.isnan(values)]
+    known_in = np.unique(group[~np.isnan(values)])
     return {
         "micro": float(known.mean()) if len(known) else None,
         "macro": float(np.mean(per)) if len(per) else None,
         "n": len(known),
+        "by_conversation": {str(g): float(mean) for g, mean in zip(known_in, per, strict=True)},
         "categories": {
             str(c): {"name": name, "value": float(np.nanmean(part)), "n": int((~np.isnan(part)).sum())}
             for c, name in CATEGORIES.items()

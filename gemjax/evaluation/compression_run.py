@@ -100,6 +100,7 @@ def evaluate(
         found.interrupted = True
     report: dict[str, Any] = {
         "data": describe(conversations),
+        "conversations": {str(i): conversation.id for i, conversation in enumerate(conversations)},
         "questions": len(chosen),
         "categories": {
             str(c): {"name": name, "n": sum(case.question.category == c for case in chosen)}

@@ -125,6 +125,7 @@ def test_summaries_by_hand(chosen):
     assert got["n"] == 36
     assert got["micro"] == pytest.approx(values["random"].mean())
     assert got["macro"] == pytest.approx(np.mean([values["random"][group == g].mean() for g in range(3)]))
+    assert got["by_conversation"]["2"] == pytest.approx(values["random"][group == 2].mean())
     assert set(got["categories"]) == {"1", "2", "4"}
     assert got["categories"]["2"]["name"] == "temporal" and got["categories"]["2"]["n"] == 12
     assert got["categories"]["2"]["value"] == pytest.approx(values["random"][kind == 2].mean())
