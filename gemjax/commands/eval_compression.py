@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         rankings = [retrieve(corpus, arguments.top) for corpus in corpora]
     chosen = cases(conversations, rankings, sample=arguments.sample, seed=arguments.seed)
     if not sampled and (arguments.ablations or not arguments.methods):
-        left = [name for name, method in METHODS.items() if method.standard and method.each_question]
+        left = [name for name, method in METHODS.items() if method.standard and method.reads == "questions"]
         errors.print(
             f"without --sample: not {', '.join(left)}, nor other methods that read all turns for every question",
             style="dim",
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Waits:
-    """Says once for each long step how long it will take, after its second question: the first one compiles."""
+    """Says once for each long step how long it will take, after its third part: the first one compiles."""
 
     def __init__(self, say: Any) -> None:
         self._say = say
@@ -156,7 +156,7 @@ class _Waits:
             if each * (total - done) >= _LONG_SECONDS:
                 minutes = each * (total - done) / 60
                 self._say(
-                    f"{what}: {total} questions, {each:.1f} s each, about {minutes:.0f} min; Ctrl-C keeps what is done"
+                    f"{what}: about {minutes:.0f} min, {each:.1f} s for each of {total}; Ctrl-C keeps what is done"
                 )
 
 

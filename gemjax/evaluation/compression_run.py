@@ -29,6 +29,7 @@ from gemjax.evaluation.compression import (
 )
 from gemjax.evaluation.compressors import Method, Variant
 from gemjax.evaluation.locomo import CATEGORIES, Conversation, describe
+from gemjax.evaluation.remembering import RememberingModel
 from gemjax.models.language import LanguageModel
 
 
@@ -52,7 +53,7 @@ class _Findings:
 def evaluate(
     conversations: Sequence[Conversation],
     chosen: Sequence[Case],
-    model: LanguageModel,
+    model: RememberingModel,
     methods: Mapping[str, Method],
     *,
     variants: Mapping[str, Variant] | None = None,
@@ -69,7 +70,7 @@ def evaluate(
     Args:
         conversations: for the counts that the report states.
         chosen: the questions with their turns.
-        model: give a `RememberingModel`: methods and variants then share what it reads.
+        model: methods and variants share what it reads.
         methods: by name, see `compressors.chosen_methods`.
         variants: of the ablation table.
         budgets: tokens of the model's tokenizer.
@@ -87,6 +88,8 @@ def evaluate(
     found = _Findings()
     asked = stratified(chosen, losses, seed)
     try:
+        if "turns" in {method.reads for method in methods.values()} | {v.reads for v in (variants or {}).values()}:
+            model.read_turns([turn.text for case in chosen for turn in case.turns], progress)
         for name, method in made.items():
             found.methods[name] = measure(name, method, chosen, budgets, progress)
         for name, variant in (variants or {}).items():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from gemjax.distill import Compressor, DistillConfig, Distiller, Filler, Multipliers
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
@@ -9,10 +10,14 @@ from gemjax.errors import ConfigError
 from gemjax.evaluation.compression import BASELINE
 from gemjax.models.language import LanguageModel
 
+Reading = Literal["nothing", "turns", "questions"]
 
-def reads_each_question(config: DistillConfig) -> bool:
-    """Whether the model reads the turns anew for every question; else each distinct turn once, or nothing."""
-    return config.loss == "query" or (config.loss != "none" and config.context == "joint")
+
+def reading(config: DistillConfig) -> Reading:
+    """What the model has to read: nothing, each distinct turn once, or the turns of each question anew."""
+    if config.loss == "none":
+        return "nothing"
+    return "turns" if config.context == "turn" and config.loss != "query" else "questions"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,13 +26,13 @@ class Method:
 
     about: str
     make: Callable[[LanguageModel], Compressor]
-    each_question: bool = False
+    reads: Reading = "nothing"
     standard: bool = True
     """Part of a run that names no methods."""
 
 
 def _fdtd(name: str, about: str, config: DistillConfig) -> Method:
-    return Method(about, lambda model: Distiller(model, config, name=name), reads_each_question(config))
+    return Method(about, lambda model: Distiller(model, config, name=name), reading(config))
 
 
 METHODS: dict[str, Method] = {
@@ -39,7 +44,7 @@ METHODS: dict[str, Method] = {
     ),
     "fdtd": _fdtd("fdtd", "DistillConfig()", DistillConfig()),
     "fdtd-paper": _fdtd("fdtd-paper", "DistillConfig.paper(), as printed", DistillConfig.paper()),
-    "self-information": Method("Selective Context's criterion", self_information, each_question=True),
+    "self-information": Method("Selective Context's criterion", self_information, "questions"),
     "llmlingua-2": Method("through the package llmlingua", LLMLingua2, standard=False),
 }
 
@@ -53,7 +58,7 @@ def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -
         return {
             name: method
             for name, method in METHODS.items()
-            if method.standard and (each_question or not method.each_question)
+            if method.standard and (each_question or method.reads != "questions")
         }
     if unknown := [name for name in names if name not in METHODS]:
         raise ConfigError(f"unknown methods {', '.join(map(repr, unknown))}; there are {', '.join(METHODS)}")
@@ -67,6 +72,10 @@ class Variant:
     config: DistillConfig
     parent: str | None = None
 
+    @property
+    def reads(self) -> Reading:
+        return reading(self.config)
+
 
 def variants(*, each_question: bool = True) -> dict[str, Variant]:
     """The default method and the printed one with one part changed or left out (paper, table 5).
@@ -76,9 +85,7 @@ def variants(*, each_question: bool = True) -> dict[str, Variant]:
     Args:
         each_question: with those that read all turns for every question.
     """
-    return {
-        name: variant for name, variant in _all_variants() if each_question or not reads_each_question(variant.config)
-    }
+    return {name: variant for name, variant in _all_variants() if each_question or variant.reads != "questions"}
 
 
 def _all_variants() -> Iterator[tuple[str, Variant]]:

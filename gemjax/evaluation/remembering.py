@@ -10,7 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gemjax.distill import DistillConfig
 from gemjax.models.language import LanguageModel, Tokens, TokenScores
+
+_PART = 64
 
 
 class RememberingModel(LanguageModel):
@@ -51,12 +54,11 @@ class RememberingModel(LanguageModel):
         progress: Callable[[int], None] | None = None,
     ) -> list[TokenScores]:
         """As `LanguageModel.scores`; `progress` counts what is really read."""
-        tail = f"scores {window} {overlap}".encode()
-        parts = [None] * len(sequences) if weights is None else list(weights)
-        keys = [
-            _key(tail, ids, *(() if weight is None else (weight,)))
-            for ids, weight in zip(sequences, parts, strict=True)
-        ]
+        keys = []
+        for i, ids in enumerate(sequences):
+            # What fits into one window is read alike whatever the window.
+            kind = f"scores {window} {overlap}" if len(ids) > window else "scores"
+            keys.append(_key(kind.encode(), ids, *(() if weights is None else (weights[i],))))
 
         def read(missing: list[int]) -> list[np.ndarray]:
             chosen = None if weights is None else [weights[i] for i in missing]
@@ -66,6 +68,17 @@ class RememberingModel(LanguageModel):
             return [np.stack(scores) for scores in found]
 
         return [TokenScores(*values.reshape(3, -1)) for values in self._remembered(keys, read)]
+
+    def read_turns(self, texts: Sequence[str], progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Take the scores of these texts, each by itself, beforehand: together they fill the model's batches."""
+        window = min(DistillConfig().window, self.config.max_position_embeddings)
+        # Of one length together, and in parts, so that an interruption loses little.
+        rows = sorted((self.tokenize(text).ids for text in dict.fromkeys(texts)), key=len)
+        parts = [rows[i : i + _PART] for i in range(0, len(rows), _PART)]
+        for done, part in enumerate(parts):
+            if progress:
+                progress("reading each turn once", done, len(parts))
+            self.scores(part, window=window)
 
     def surprisals(
         self, sequences: Sequence[np.ndarray], *, progress: Callable[[int], None] | None = None

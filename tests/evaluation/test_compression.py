@@ -17,7 +17,7 @@ from gemjax.evaluation import compression, locomo
 from gemjax.evaluation.answer_loss import SHARES, answer_losses, bound_rows, full_text, summarise_bounds
 from gemjax.evaluation.compression import Case, cases, compare, measures, stratified
 from gemjax.evaluation.compression_run import evaluate, require_answers
-from gemjax.evaluation.compressors import METHODS, chosen_methods, reads_each_question, variants
+from gemjax.evaluation.compressors import METHODS, chosen_methods, variants
 from gemjax.evaluation.rankings import method_named
 from gemjax.evaluation.remembering import RememberingModel
 from gemjax.models.checkpoint import merged
@@ -198,6 +198,21 @@ def test_one_reading_serves_methods_budgets_and_the_next_run(chosen, tmp_path):
     assert run(again) == want and again.tokens_read == 0
 
 
+def test_turns_that_were_read_beforehand_are_not_read_again(chosen):
+    model, plain = RememberingModel(tiny_model()), tiny_model()
+    steps = []
+    model.read_turns([turn.text for case in chosen for turn in case.turns] * 2, lambda *step: steps.append(step))
+    texts = {turn.text for case in chosen for turn in case.turns}
+    assert model.tokens_read == sum(MODEL.count(text) for text in texts)
+    assert steps == [("reading each turn once", 0, 1)]
+    before = model.tokens_read
+    for case in chosen[:3]:
+        pair = [Distiller(m, DistillConfig(keep=0.5)).distill(case.turns, 50) for m in (model, plain)]
+        assert pair[0].text == pair[1].text
+        np.testing.assert_allclose(pair[0].sensitivity, pair[1].sensitivity, rtol=1e-4)
+    assert model.tokens_read == before
+
+
 def test_weighted_and_other_readings_are_kept_apart():
     model, plain = RememberingModel(tiny_model()), tiny_model()
     ids = plain.tokenize("Caroline went to the support group.").ids
@@ -230,7 +245,7 @@ def test_damaged_or_unwritable_stores_cost_speed_only(tmp_path):
 
 def test_variants_change_their_parents():
     every, cheap = variants(), variants(each_question=False)
-    assert cheap.keys() < every.keys() and not any(reads_each_question(v.config) for v in cheap.values())
+    assert cheap.keys() < every.keys() and all(v.reads != "questions" for v in cheap.values())
     assert {"fdtd", "fdtd-paper", "fdtd, question's loss, product", "fdtd, question's loss, knapsack"} <= every.keys()
     for name, variant in every.items():
         if variant.parent is None:
