@@ -213,6 +213,18 @@ def test_turns_that_were_read_beforehand_are_not_read_again(chosen):
     assert model.tokens_read == before
 
 
+def test_padding_changes_no_reading():
+    lengths = [1, 255, 256, 257, 320, 321, 511, 513, 1025]
+    assert [MODEL.padded(n) for n in lengths] == [32, 256, 256, 320, 320, 384, 512, 640, 1280]
+    ids = np.resize(tiny_model().tokenize("Caroline went to the support group yesterday, and so on. ").ids, 300)
+    for ours, plain in (
+        (RememberingModel(tiny_model()).surprisals([ids]), tiny_model().surprisals([ids])),
+        (RememberingModel(tiny_model()).scores([ids], window=512)[0], tiny_model().scores([ids], window=512)[0]),
+    ):
+        for x, y in zip(ours, plain, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
 def test_weighted_and_other_readings_are_kept_apart():
     model, plain = RememberingModel(tiny_model()), tiny_model()
     ids = plain.tokenize("Caroline went to the support group.").ids
