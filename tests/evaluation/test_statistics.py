@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from gemjax.evaluation.hubness import hubness, occurrences
-from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
+from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar, paired_by_group, student_quantile
 
 
 def test_mcnemar_is_the_exact_binomial_test():
@@ -42,3 +42,33 @@ def test_hubness():
     out = hubness(hub)
     assert out["never"] == 0.9 and out["robin_hood"] == pytest.approx(0.9)
     assert out["skewness"] == pytest.approx(stats.skew(hub))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
+def test_student_quantiles_are_scipys(level):
+    for freedom in (*range(1, 40), 200, 1001):
+        assert student_quantile(freedom, level) == pytest.approx(stats.t.ppf((1 + level) / 2, freedom), rel=1e-11)
+
+
+def test_paired_differences_have_scipys_interval_over_groups():
+    rng = np.random.default_rng(3)
+    groups = rng.integers(0, 12, 300) * 7
+    ours, theirs = rng.normal(size=(2, 300)) + groups * 0.01
+    ours[5], theirs[9] = np.nan, np.nan
+    got = paired_by_group(ours, theirs, groups)
+    per = [np.nanmean((ours - theirs)[groups == g]) for g in sorted(set(groups.tolist()))]
+    np.testing.assert_allclose(got["by_group"], per)
+    low, high = stats.ttest_1samp(per, 0).confidence_interval(0.95)
+    np.testing.assert_allclose(got["t_interval"], [low, high])
+    assert got["mean"] == pytest.approx(np.mean(per))
+    assert (got["positive"], got["negative"], got["of"]) == (sum(p > 0 for p in per), sum(p < 0 for p in per), 12)
+    assert got["bootstrap"][0] < got["mean"] < got["bootstrap"][1]
+
+
+def test_paired_differences_without_enough_groups():
+    one = paired_by_group(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.array([4, 4]))
+    assert (one["mean"], one["t_interval"], one["positive"], one["of"]) == (1.5, None, 1, 1)
+    none = paired_by_group(np.full(3, np.nan), np.zeros(3), np.arange(3))
+    assert none["mean"] is None and none["of"] == 0 and none["t_interval"] is None
+    ties = paired_by_group(np.ones(4), np.ones(4), np.array([0, 0, 1, 1]))
+    assert ties["t_interval"] == [0.0, 0.0] and ties["positive"] == ties["negative"] == 0

@@ -1,0 +1,134 @@
+"""`gemjax eval compression` as a user calls it, with a tiny model and an encoder of hashed words."""
+
+import json
+
+import pytest
+
+from gemjax.cli import main
+from gemjax.errors import WeightsError
+from gemjax.evaluation import compression_run
+from tests.conftest import HashingEncoder
+from tests.distill.conftest import tiny_model
+from tests.evaluation import dialogue
+
+MODEL = tiny_model()
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch, tmp_path):
+    """No weights, and a cache folder of the test's own."""
+    monkeypatch.setenv("GEMJAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gemjax.commands.eval_compression.encoder_from", lambda arguments: HashingEncoder())
+    monkeypatch.setattr("gemjax.commands.eval_compression.language_model", lambda name: MODEL)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return dialogue.write(tmp_path / "locomo.json")
+
+
+def call(*words):
+    return main(["eval", "compression", *map(str, words), "--top", "6", "--no-compilation-cache"])
+
+
+def test_terminal(path, capsys, tmp_path):
+    assert call(path, "--sample", 6, "--budgets", "40,80", "--methods", "random,fdtd-paper", "--ranking", "tuned") == 0
+    shown = capsys.readouterr().out
+    assert "6 of 36 questions that carry an answer, 3 conversations; 6 turns a question by tuned" in shown
+    assert "rouge-score 0." in shown and "fdtd-paper" in shown and "truncation-retrieved" in shown
+    assert "95 % t interval" in shown and "1 multi-hop n=3" in shown
+    assert len(list((tmp_path / "cache").glob("readings-*.sqlite"))) == 1
+    assert list((tmp_path / "cache" / "vectors").iterdir())
+
+
+def test_everything_as_json_and_in_a_file(path, capsys, tmp_path):
+    words = ("--sample", 3, "--budgets", "30", "--losses", 3, "--bounds", 1, "--ablations", "--methods", "fdtd")
+    assert call(path, *words, "--json", "-o", tmp_path / "out.json", "--no-disk-cache") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out.json").read_text())
+    assert {"methods", "ablations", "answer_loss", "bounds", "encoder", "model", "ranking"} < printed.keys()
+    assert printed["methods"]["fdtd"]["30"]["recall"]["difference"]["of"] == 3
+    assert not (tmp_path / "cache").exists()
+    assert call(path, *words, "--no-disk-cache") == 0
+    shown = capsys.readouterr().out
+    for part in ("what the change does", "(from fdtd-paper, by turn)", "no turns", "bound held"):
+        assert part in shown
+
+
+def test_without_a_sample_nothing_reads_for_every_question(path, capsys):
+    assert call(path, "--budgets", "40", "--json") == 0
+    streams = capsys.readouterr()
+    assert list(json.loads(streams.out)["methods"]) == [
+        "truncation-retrieved", "truncation-last", "random", "fdtd-no-model", "fdtd",
+    ]  # fmt: skip
+    assert "without --sample: not fdtd-paper, self-information" in streams.err
+
+
+def test_an_interruption_prints_what_is_finished(path, capsys, monkeypatch):
+    real = compression_run.measure
+
+    def measure(name, *rest):
+        if name == "fdtd-no-model":
+            raise KeyboardInterrupt
+        return real(name, *rest)
+
+    monkeypatch.setattr(compression_run, "measure", measure)
+    assert call(path, "--budgets", "40") == 130
+    streams = capsys.readouterr()
+    assert "random" in streams.out and "fdtd-no-model" not in streams.out
+    assert "interrupted" in streams.err
+    monkeypatch.setattr(compression_run, "measure", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert call(path, "--budgets", "40") == 130
+    assert "no method was finished" in capsys.readouterr().out
+
+
+def test_long_steps_are_announced(path, capsys, monkeypatch):
+    monkeypatch.setattr("gemjax.commands.eval_compression._LONG_SECONDS", 0.0)
+    assert call(path, "--budgets", "40", "--methods", "random") == 0
+    assert "random: about 0 min" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "fast"), "unknown methods 'fast'; there are truncation-retrieved"),
+        (("--ranking", "fast"), "unknown ranking 'fast'; there are cosine"),
+        (("-o", "/no/such/folder/x.json"), "its folder does not exist"),
+        (("--budgets", "250,0"), "expected whole numbers of at least 1, got '0'"),
+        (("--budgets", "some"), "got 'some'"),
+        (("--sample", "0"), "got '0'"),
+        (("--seed", "-1"), "expected whole numbers of at least 0, got '-1'"),
+        (("--top", "0"), "got '0'"),
+    ],
+)
+def test_bad_options(path, words, message, capsys):
+    try:
+        status = call(path, *words)
+    except SystemExit as exit:
+        status = exit.code
+    assert status == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_files_and_missing_weights(path, tmp_path, capsys, monkeypatch):
+    silent = dialogue.conversation(0)
+    silent["qa"] = silent["qa"][-1:]
+    files = {
+        "absent.json": (None, "cannot read"),
+        "other.json": ('[{"messages": []}]', "conversation 0 is not in LoCoMo's schema"),
+        "empty.json": ("[]", "expected a non-empty list"),
+        "silent.json": (json.dumps([silent]), "no question carries an answer"),
+    }
+    for name, (text, message) in files.items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        assert call(tmp_path / name) == 2
+        err = capsys.readouterr().err
+        assert message in err and len(err.splitlines()) == 1
+
+    def missing(name):
+        raise WeightsError("no weights for it")
+
+    monkeypatch.setattr("gemjax.commands.eval_compression.language_model", missing)
+    assert call(path) == 2
+    assert capsys.readouterr().err == "gemjax: no weights for it\n"
