@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any
 
+from gemjax.commands import next_action
 from gemjax.commands.files import print_json, write_atomically
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     gem.add_argument("--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next run")
     add_encoder_options(gem)
     gem.set_defaults(evaluate=_gem)
+    next_action.add_arguments(sets)
 
 
 def run(arguments: argparse.Namespace) -> int:
