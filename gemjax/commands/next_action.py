@@ -80,7 +80,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
         model = language_model_from(arguments.model)
         vectors = None if arguments.no_cache else cache_directory() / "vectors"
         encoder = CachedEncoder(as_encoder(encoder_from(arguments)), disk=vectors)
-    # Time left only: the tokens of all histories are the work.
+    # Tokens are the work: a bar that counted checkpoints would stand still for a minute at a time.
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task("starting", total=None)

@@ -278,7 +278,7 @@ class LanguageModel:
         """The surprisal of each continuation's tokens given its prompt and what came of it before, nats.
 
         What `surprisals` gives for the end of prompt and continuation together, without the vocabulary-wide head over
-        the prompt, which is a third of the work for a small model.
+        the prompt: a small model spends a good part of its work there.
 
         Args:
             prompts: int32 token ids, each `[n]`, at least one token.

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -43,9 +42,7 @@ class Losses:
         """Whether the loss is there without a pass through the model."""
         return self._find(self._key(prompt, continuation)) is not None
 
-    def loss(
-        self, prompt: np.ndarray, continuation: np.ndarray, progress: Callable[[int], None] | None = None
-    ) -> float:
+    def loss(self, prompt: np.ndarray, continuation: np.ndarray) -> float:
         """The sum of the surprisals of the continuation's tokens, nats.
 
         One pass at a time: prompts of some thousand tokens fill the processor by themselves, and each loss is on disk
@@ -53,7 +50,6 @@ class Losses:
 
         Args:
             prompt, continuation: int32 token ids.
-            progress: called with the number of tokens when they are done, also when the loss was known.
 
         Raises:
             ConfigError: see `LanguageModel.continuation_surprisals`.
@@ -68,8 +64,6 @@ class Losses:
             self.computed += 1
             if self._disk is not None:
                 self._disk.put({key: kept})
-        if progress is not None:
-            progress(len(prompt) + len(continuation))
         return found
 
     def _find(self, key: bytes) -> float | None:

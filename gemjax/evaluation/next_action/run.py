@@ -30,6 +30,7 @@ BLOCK_TOKENS = 96
 WINDOW = 8192
 """Most tokens that are read at once, if the model has that many positions."""
 Progress = Callable[[str, int, int], None]
+_WHOSE = {"paper": "the paper's rules", "default": "the default rules"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,10 +108,6 @@ class _Job:
     action: np.ndarray
     masks: dict[str, np.ndarray]
 
-    @property
-    def tokens(self) -> int:
-        return sum(len(p) + len(self.action) for p in self.prompts.values())
-
 
 def evaluate(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -175,7 +172,7 @@ def evaluate(
 
 def _how(model: LanguageModel, settings: Settings, window: int) -> str:
     wanted = settings.count
-    kept = f"{wanted} blocks" if isinstance(wanted, int) else f"as many blocks as the {wanted} rules do"
+    kept = f"{wanted} blocks" if isinstance(wanted, int) else f"as many blocks as {_WHOSE[wanted]} do"
     return (
         f"Read by {model.name}: full histories of at most {window:,} tokens, at most {settings.block_tokens} of a "
         f"block or message, and the action's first {ACTION_TOKENS}. Every selector keeps {kept}."
@@ -310,14 +307,15 @@ def _counts(study: Study, wanted: str | int) -> list[np.ndarray]:
 
 def _measure(jobs: Sequence[_Job], losses: Losses, report: Progress, done: list[tuple[_Job, dict[str, float]]]) -> None:
     """Adds each finished job to `done`, so that what is finished is there when the user stops the rest."""
-    total = sum(job.tokens for job in jobs)
+    unread = [{h: len(p) for h, p in job.prompts.items() if not losses.known(p, job.action)} for job in jobs]
+    total = sum(sum(lengths.values()) for lengths in unread)
     read = 0
-    for number, job in enumerate(jobs, 1):
+    for number, (job, lengths) in enumerate(zip(jobs, unread, strict=True), 1):
         results = {}
         for history, prompt in job.prompts.items():
             report(f"checkpoint {number} of {len(jobs)}", read, total)
             results[history] = losses.loss(prompt, job.action)
-            read += len(prompt) + len(job.action)
+            read += lengths.get(history, 0)
         done.append((job, results))
     report("tables", total, total)
 

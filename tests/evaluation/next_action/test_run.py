@@ -210,7 +210,7 @@ def test_command(command, runs, tmp_path, capsys):
     assert (
         "3 checkpoints, 3 trajectories" in shown
         and "latest-action similarity" in shown
-        and "keeps as many blocks as the paper rules do" in shown
+        and "as many blocks as the paper's rules do" in shown
     )
 
 
