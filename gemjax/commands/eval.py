@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gemjax.commands import eval_compression
+from gemjax.commands import eval_compression, next_action
 from gemjax.commands.files import print_json, write_atomically
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder_options(gem)
     gem.set_defaults(evaluate=_gem)
     eval_compression.add_arguments(sets)
+    next_action.add_arguments(sets)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
-"""The statistics that the tables use: bootstrap and t intervals, and McNemar's exact test."""
+"""The statistics that the tables use: bootstrap and t intervals, rank correlation, and McNemar's exact test."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,52 @@ def bootstrap_intervals(
     means = (drawn @ sums) / (drawn @ sizes)[:, None]
     tail = (1 - level) / 2
     return np.asarray(np.quantile(means, [tail, 1 - tail], axis=0).T)
+
+
+def bootstrap_statistic(
+    statistic: Callable[[Int[np.ndarray, "m"]], float],
+    groups: Int[np.ndarray, "n"],
+    *,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile interval of a statistic that is no mean, by resampling whole groups of rows.
+
+    Args:
+        statistic: of the rows with these indices; a group that was drawn twice has its rows in it twice. NaN where it
+            is not defined: such draws are left out.
+        groups: the group of each row.
+
+    Returns: the limits; NaN without rows, or when no draw defines the statistic.
+    """
+    _, index = np.unique(groups, return_inverse=True)
+    members = [np.flatnonzero(index == g) for g in range(index.max(initial=-1) + 1)]
+    if not members:
+        return math.nan, math.nan
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(len(members), size=(resamples, len(members)))
+    values = np.array([statistic(np.concatenate([members[g] for g in draw])) for draw in draws], np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return math.nan, math.nan
+    tail = (1 - level) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def spearman(a: Float[np.ndarray, "n"], b: Float[np.ndarray, "n"]) -> float:
+    """Spearman's rank correlation; ties share the mean of their ranks. NaN where one of the two does not vary."""
+    x, y = _mean_ranks(np.asarray(a)), _mean_ranks(np.asarray(b))
+    x, y = x - x.mean() if len(x) else x, y - y.mean() if len(y) else y
+    size = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / size if size > 0 else math.nan
+
+
+def _mean_ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
 
 
 def mcnemar(ours: Bool[np.ndarray, "n"], theirs: Bool[np.ndarray, "n"]) -> dict[str, float | int]:

@@ -44,8 +44,8 @@ class BlockContent:
         return _clip("ACTION\n" + "\n".join(f"{c.name} {c.arguments}" for c in self.calls))
 
     @cached_property
-    def selection_text(self) -> str:
-        """The encoder's input: at most 12,000 characters, keeping beginning and end (paper B.1)."""
+    def sections(self) -> tuple[str, ...]:
+        """The selection text's sections, uncut: reasoning, text, action, observation; absent ones left out."""
         sections = []
         if self.reasoning.strip():
             sections.append("ASSISTANT_REASONING\n" + self.reasoning.strip())
@@ -56,7 +56,12 @@ class BlockContent:
         observations = [r.text for r in self.results if r.text.strip()]
         if observations:
             sections.append("OBSERVATION\n" + "\n".join(observations))
-        return _clip("\n\n".join(sections))
+        return tuple(sections)
+
+    @cached_property
+    def selection_text(self) -> str:
+        """The encoder's input: at most 12,000 characters, keeping beginning and end (paper B.1)."""
+        return _clip("\n\n".join(self.sections))
 
     @cached_property
     def label(self) -> str:

@@ -25,6 +25,7 @@ from gemjax.models.tokenizer import readable
 # Tokens in a batch: enough for the matrix products to reach their speed, few enough to stay small in memory.
 _BATCH_TOKENS = 1024
 _SMALLEST = 32
+_FINE = 256
 
 
 class Tokens(NamedTuple):
@@ -102,6 +103,22 @@ def _surprisals(params: nnx.State, ids: Array, valid: Array, *, config: DecoderC
         return token_loss(embeddings, params, ids, weights, valid, config)[1]
 
     return jax.vmap(one)(ids, valid)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "tail"))
+def _tail_surprisals(
+    params: nnx.State, ids: Array, valid: Array, first: Array, *, config: DecoderConfig, tail: int
+) -> Array:
+    """Surprisals of the `tail` tokens from `first` (at least 1) on; the head is computed for these only."""
+
+    def one(ids: Array, valid: Array, first: Array) -> Array:
+        decoder = merged(config, params)
+        hidden = decoder(decoder.embed(ids), valid)
+        before = jax.lax.dynamic_slice_in_dim(hidden, first - 1, tail)
+        targets = jax.lax.dynamic_slice_in_dim(jnp.pad(ids, (0, 1)), first, tail)
+        return cross_entropy(before, decoder.head, targets, jnp.ones(tail, hidden.dtype))[1]
+
+    return jax.vmap(one)(ids, valid, first)
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -188,7 +205,7 @@ class LanguageModel:
 
     def padded(self, n: int) -> int:
         """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""
-        return max(_SMALLEST, 1 << (n - 1).bit_length())
+        return _power_of_two(n)
 
     def scores(
         self,
@@ -252,6 +269,47 @@ class LanguageModel:
             values = np.asarray(_surprisals(self.params, batch.ids, batch.valid, config=self.config))
             for row, member in enumerate(batch.members):
                 out[member][:] = values[row, : len(out[member])]
+            self._count(batch, progress)
+        return out
+
+    def continuation_surprisals(
+        self,
+        prompts: Sequence[np.ndarray],
+        continuations: Sequence[np.ndarray],
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[np.ndarray]:
+        """The surprisal of each continuation's tokens given its prompt and what came of it before, nats.
+
+        What `surprisals` gives for the end of prompt and continuation together, without the vocabulary-wide head over
+        the prompt: a small model spends a good part of its work there.
+
+        Args:
+            prompts: int32 token ids, each `[n]`, at least one token.
+            continuations: one a prompt, `[m]`; an empty one gives an empty result.
+            progress: called with the number of tokens done since the last call.
+
+        Raises:
+            ConfigError: a prompt is empty, or prompt and continuation are longer than the model's positions.
+        """
+        rows = [np.concatenate(pair) for pair in zip(prompts, continuations, strict=True)]
+        if any(not len(prompt) for prompt in prompts):
+            raise ConfigError("a prompt is empty; the first token has nothing to be predicted from")
+        if (longest := max(map(len, rows), default=0)) > self.config.max_position_embeddings:
+            raise ConfigError(f"{longest} tokens; {self.name} has {self.config.max_position_embeddings} positions")
+        out = [np.zeros(len(ids), np.float32) for ids in continuations]
+        wanted = [ids if len(out[i]) else ids[:0] for i, ids in enumerate(rows)]
+        for batch in _batches(wanted, None, _fine_width):
+            most = max(len(out[i]) for i in batch.members)
+            tail = min(_power_of_two(most), batch.ids.shape[1])
+            first = np.ones(len(batch.ids), np.int32)
+            first[: len(batch.members)] = [max(len(rows[i]) - tail, 1) for i in batch.members]
+            values = np.asarray(
+                _tail_surprisals(self.params, batch.ids, batch.valid, first, config=self.config, tail=tail)
+            )
+            for row, member in enumerate(batch.members):
+                stop = len(rows[member]) - first[row]
+                out[member][:] = values[row, stop - len(out[member]) : stop]
             self._count(batch, progress)
         return out
 
@@ -321,6 +379,15 @@ def _windows(n: int, window: int, overlap: int) -> Iterator[_Window]:
         first = 0 if i == 0 else (starts[i - 1] + window + start) // 2
         last = n if i + 1 == len(starts) else (start + window + starts[i + 1]) // 2
         yield _Window(start, min(start + window, n), first, last)
+
+
+def _power_of_two(n: int) -> int:
+    return max(_SMALLEST, 1 << (n - 1).bit_length())
+
+
+def _fine_width(n: int) -> int:
+    """Where rows of several thousand tokens go one by one, padding them to a power of two costs more than it saves."""
+    return _power_of_two(n) if n <= _BATCH_TOKENS else -(-n // _FINE) * _FINE
 
 
 def _batches(

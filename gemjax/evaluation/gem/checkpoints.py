@@ -63,6 +63,12 @@ class Checkpoints:
         """Where the final state still lies ahead, bool `[c]`."""
         return self.counts < len(self.vectors)
 
+    def only(self, rows: Sequence[int]) -> "Checkpoints":
+        """Some of the checkpoints, in the order given; what belongs to the trajectory stays."""
+        at = list(rows)
+        parts = {name: getattr(self, name)[at] for name in ("counts", "action", "latest", "goal", "whole")}
+        return dataclasses.replace(self, **parts, views=tuple(self.views[row] for row in at))
+
     def protected(self, rules: Sequence[Rule]) -> np.ndarray:
         """Places of the blocks in the order in which rules name them, int `[c, n]`; `UNRANKED` if none does.
 
@@ -132,6 +138,17 @@ def collect(
     return Collected(found, left_out)
 
 
+def moments(trajectory: Trajectory) -> list[tuple[Turn, Parsed]]:
+    """The turns before which checkpoints lie, oldest first, each with its request as it was read."""
+    reader = Reader()
+    found = []
+    for turn in requests(trajectory):
+        parsed = reader.parse(turn.request, trajectory.format)
+        if turn.next is not None and len(parsed.blocks) >= MIN_BLOCKS:
+            found.append((turn, parsed))
+    return found
+
+
 def checkpoints_of(
     trajectory: Trajectory, encoder: Any, rules: Sequence[Rule], *, use_goal: bool = False
 ) -> Checkpoints | str:
@@ -139,22 +156,17 @@ def checkpoints_of(
     blocks = trajectory.parsed.blocks
     if len(blocks) < MIN_BLOCKS:
         return f"{len(blocks)} complete blocks, fewer than {MIN_BLOCKS}"
-    reader = Reader()
-    moments: list[tuple[Turn, Parsed]] = []
-    for turn in requests(trajectory):
-        parsed = reader.parse(turn.request, trajectory.format)
-        if turn.next is not None and len(parsed.blocks) >= MIN_BLOCKS:
-            moments.append((turn, parsed))
-    if not moments:
+    found = moments(trajectory)
+    if not found:
         return f"no tool call after the first {MIN_BLOCKS} complete blocks"
-    goals = [trajectory.goal if use_goal and trajectory.goal else _goal(parsed) for _, parsed in moments]
-    latest = [parsed.latest or BlockContent("", "", (), ()) for _, parsed in moments]
+    goals = [trajectory.goal if use_goal and trajectory.goal else _goal(parsed) for _, parsed in found]
+    latest = [parsed.latest or BlockContent("", "", (), ()) for _, parsed in found]
     names = dict.fromkeys(("goal", "action", *queries_of(rules)))
     asked = [
         {name: QUERIES[name](goal, last, parsed.blocks) for name in names}
-        for goal, last, (_, parsed) in zip(goals, latest, moments, strict=True)
+        for goal, last, (_, parsed) in zip(goals, latest, found, strict=True)
     ]
-    actions = [turn.next.action_text for turn, _ in moments if turn.next is not None]
+    actions = [turn.next.action_text for turn, _ in found if turn.next is not None]
     texts = [text for queries in asked for parts in queries.values() for text in parts]
     wanted = list(dict.fromkeys([*(b.content.selection_text for b in blocks), *actions, *texts]))
     vector = dict(zip(wanted, np.asarray(encoder.encode(wanted), np.float32), strict=True))
@@ -172,9 +184,9 @@ def checkpoints_of(
             similarity=_similarity(rows[: len(parsed.blocks)], q),
             vectors=partial(rows.__getitem__, slice(len(parsed.blocks))),
         )
-        for (_, parsed), goal, last, q in zip(moments, goals, latest, queries, strict=True)
+        for (_, parsed), goal, last, q in zip(found, goals, latest, queries, strict=True)
     )
-    counts = np.array([len(parsed.blocks) for _, parsed in moments])
+    counts = np.array([len(parsed.blocks) for _, parsed in found])
     action = np.stack([vector[text] for text in actions])
     goal_rows = np.stack([q["goal"] for q in queries])
     targets = np.stack([action, goal_rows, np.broadcast_to(rows[-1], action.shape)], axis=1)
@@ -190,7 +202,7 @@ def checkpoints_of(
         final=rows[-1],
         whole=whole_energies(rows, counts, targets),
         views=views,
-        refused=sum(bool(parsed.problems) for _, parsed in moments),
+        refused=sum(bool(parsed.problems) for _, parsed in found),
     )
 
 

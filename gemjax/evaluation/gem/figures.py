@@ -14,7 +14,7 @@ from gemjax.evaluation.gem.table import Table
 # Okabe and Ito's palette, which stays apart for colour-blind readers; markers tell the lines apart as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#999999", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vPX*"
-_SETTINGS: Any = {
+SETTINGS: Any = {
     "font.size": 13,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -27,7 +27,7 @@ def draw(tables: Sequence[Table], folder: Path) -> list[Path]:
     """Every figure whose table is there. Returns the PNG files; a PDF lies beside each. Raises `OSError`."""
     known = {t.name: t for t in tables if t.rows}
     made = []
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(SETTINGS):
         for table, name, plot in (
             ("C.1", "figure-1-effective-rank", _effective_rank),
             ("1", "figure-2-matched-count", _matched),

@@ -106,12 +106,17 @@ def save(evaluation: Evaluation, folder: Path, write: Write) -> list[str]:
     return troubles
 
 
-def html_page(evaluation: Evaluation, pictures: list[Path], troubles: list[str] | tuple[str, ...] = ()) -> str:
+def html_page(
+    evaluation: Evaluation,
+    pictures: list[Path],
+    troubles: list[str] | tuple[str, ...] = (),
+    title: str = "GEM on recorded trajectories",
+) -> str:
     """One page with everything in it: no script, no other file."""
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width'><title>GEM on recorded trajectories</title>",
-        f"<style>{_STYLE}</style></head><body><h1>GEM on recorded trajectories</h1>",
+        "<meta name='viewport' content='width=device-width'>",
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><h1>{_text(title)}</h1>",
         f"<p>{len(evaluation.trajectories)} trajectories; vectors by {_text(evaluation.encoder)}. Intervals are 95 % "
         "bootstrap intervals that resample trajectories.</p>",
     ]

@@ -4,7 +4,7 @@ The matched count of a checkpoint is the number of blocks that the paper's own s
 K = 16, tau = 0.90, so between the protected set and `K_t`. Every selector then keeps exactly that many.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -195,9 +195,38 @@ def matched(
     Where more blocks are protected than may be kept, the ones that the rules name first stay. `spans=False` leaves out
     the measures that need a basis of every selection (E and the projections), which take most of the time.
     """
+    variants, simple = _at_counts(counts, paper, default)
+    return _run(trajectories, variants, simple, spans)
+
+
+def selections(
+    trajectories: Sequence[Checkpoints],
+    counts: Sequence[np.ndarray],
+    paper: list[np.ndarray],
+    default: list[np.ndarray],
+) -> dict[str, list[np.ndarray]]:
+    """Which blocks the selectors of `matched` keep: for each trajectory a mask, bool `[c, n]`."""
+    out: dict[str, list[np.ndarray]] = {name: [np.zeros(p.shape, bool) for p in paper] for name in SELECTORS}
+    variants, simple = _at_counts(counts, paper, default)
+    for batch, chosen, _ in _chosen(trajectories, variants, simple):
+        masks = np.asarray(chosen)
+        for s, name in enumerate(_names(variants, simple)):
+            for b, (t, start, stop) in enumerate(batch.parts):
+                wide = min(masks.shape[3], out[name][t].shape[1])
+                out[name][t][start:stop, :wide] = masks[b, s, : stop - start, :wide]
+    return out
+
+
+_Variants = Mapping[str, tuple[list[np.ndarray], int, float, Sequence[np.ndarray] | None]]
+_Simple = tuple[list[np.ndarray], Sequence[np.ndarray]] | None
+
+
+def _at_counts(
+    counts: Sequence[np.ndarray], paper: list[np.ndarray], default: list[np.ndarray]
+) -> tuple[_Variants, _Simple]:
     nothing = [np.full(p.shape, UNRANKED) for p in paper]
     sets = {"geometry": nothing, "paper": paper, "default": default}
-    return _run(trajectories, {n: (p, 0, 2.0, counts) for n, p in sets.items()}, (paper, counts), spans)
+    return {n: (p, 0, 2.0, counts) for n, p in sets.items()}, (paper, counts)
 
 
 def exact(
@@ -207,13 +236,14 @@ def exact(
     return _run(trajectories, {name: (places, 0, 2.0, counts) for name, places in variants.items()}, None)
 
 
-def _run(
-    trajectories: Sequence[Checkpoints],
-    variants: Mapping[str, tuple[list[np.ndarray], int, float, Sequence[np.ndarray] | None]],
-    simple: tuple[list[np.ndarray], Sequence[np.ndarray]] | None,
-    spans: bool = True,
-) -> dict[str, Values]:
-    names = [*variants, *(("random", "paper-random", "recency", "goal", "latest-action") if simple else ())]
+def _names(variants: _Variants, simple: _Simple) -> list[str]:
+    return [*variants, *(("random", "paper-random", "recency", "goal", "latest-action") if simple else ())]
+
+
+def _chosen(
+    trajectories: Sequence[Checkpoints], variants: _Variants, simple: _Simple
+) -> Iterator[tuple[Batch, Array, int]]:
+    """Each batch with the selections of `_names`, bool `[B, S, C, N]`, and a bound on how many blocks they hold."""
     capacities, masks = [], []
     for places, k, _, counts in variants.values():
         protected = [p < UNRANKED for p in places]
@@ -227,10 +257,6 @@ def _run(
     most = max((int(w.max()) for c in capacities for w in c if len(w)), default=1)
     rank = ranks_for(most)
     target = np.array([tau for _, _, tau, _ in variants.values()], np.float32)
-    size = sum(len(t.counts) for t in trajectories)
-    out = {name: {m: np.full(size, np.nan) for m in (*MEASURES, "count", "fraction")} for name in names}
-    whole = [t.whole.astype(np.float32) for t in trajectories]
-    final = [t.final_defined for t in trajectories]
     for batch in batches(trajectories):
         seeded = np.stack([batch.masks(m) for m in masks], axis=1)
         capacity = np.stack([batch.spread(c) for c in capacities], axis=1)
@@ -241,6 +267,18 @@ def _run(
                 batch.x, batch.n, batch.masks(seeds), batch.latest, batch.goal, batch.seed, batch.spread(simple_counts)
             )
             chosen = jnp.concatenate([chosen, others], axis=1)
+        yield batch, chosen, rows
+
+
+def _run(
+    trajectories: Sequence[Checkpoints], variants: _Variants, simple: _Simple, spans: bool = True
+) -> dict[str, Values]:
+    names = _names(variants, simple)
+    size = sum(len(t.counts) for t in trajectories)
+    out = {name: {m: np.full(size, np.nan) for m in (*MEASURES, "count", "fraction")} for name in names}
+    whole = [t.whole.astype(np.float32) for t in trajectories]
+    final = [t.final_defined for t in trajectories]
+    for batch, chosen, rows in _chosen(trajectories, variants, simple):
         got = measures(
             batch.x,
             batch.n,
