@@ -36,10 +36,14 @@ _FREQUENCIES = "rope_freqs.weight"
 # Per-architecture keys: those read, and those that change nothing here.
 _READ_NAMES = (
     "block_count context_length embedding_length feed_forward_length attention.head_count attention.head_count_kv "
-    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon"
+    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon attention.causal"
 )
 _READ = frozenset(_READ_NAMES.split())
+_OPTIONAL_NAMES = "attention.key_length attention.value_length attention.head_count_kv rope.freq_base attention.causal"
+_OPTIONAL = frozenset(_OPTIONAL_NAMES.split())
 _HARMLESS = frozenset({"vocab_size", "rope.dimension_count", "pooling_type"})
+# What `pooling_type` numbers; 0 (none) is also what a plain language model has.
+_POOLINGS = ("none", "mean", "cls", "lasttoken", "rank")
 
 
 class GGUFFile(Mapping[str, np.ndarray]):
@@ -103,8 +107,7 @@ class GGUFFile(Mapping[str, np.ndarray]):
             keys -= scaling
         if unknown := sorted(keys - _READ - _HARMLESS):
             raise WeightsError(f"{self.path}: unknown keys {unknown} of {self.architecture} may change the result")
-        needed = _READ - {"attention.key_length", "attention.value_length", "attention.head_count_kv", "rope.freq_base"}
-        if missing := sorted(needed - keys):
+        if missing := sorted(_READ - _OPTIONAL - keys):
             raise WeightsError(f"{self.path} lacks the keys {missing} of {self.architecture}")
         heads = values["attention.head_count"]
         size = values.get("attention.key_length", values["embedding_length"] // heads if heads else 0)
@@ -131,7 +134,14 @@ class GGUFFile(Mapping[str, np.ndarray]):
             tie_word_embeddings="lm_head.weight" not in self._tensors,
             qk_norm=self.architecture == "qwen3",
             qkv_bias=self.architecture == "qwen2",
+            causal=bool(values.get("attention.causal", True)),
         )
+
+    @property
+    def pooling(self) -> str:
+        """How the file wants token vectors turned into a text's: none, mean, cls, lasttoken or rank."""
+        number = int(self._field(f"{self.architecture}.pooling_type", 0))
+        return _POOLINGS[number] if 0 <= number < len(_POOLINGS) else f"number {number}"
 
     def tokenizer_fields(self) -> dict[str, Any]:
         """The `tokenizer.ggml.*` metadata by short name (`model`, `pre`, `tokens`, `merges`, `token_type`, ...)."""

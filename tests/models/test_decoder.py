@@ -217,7 +217,8 @@ def test_old_rope_keys_give_the_same_config(pair):
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "factor"),
         ({"rope_parameters": 3}, "not an object"),
         ({"layer_types": ["sliding_attention"]}, "sliding_attention"),
-        ({"is_causal": False}, "is_causal"),
+        ({"is_causal": None}, "is_causal"),
+        ({"auto_map": {"AutoModel": "modeling_mine.Model"}}, "code of the model's own"),
     ],
 )
 def test_a_config_that_would_change_the_result_is_refused(pair, change, message):
