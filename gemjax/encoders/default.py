@@ -53,9 +53,8 @@ def load_encoder(
     if backend not in ("flax", "sentence-transformers"):
         raise ConfigError(f"backend = {backend!r}; expected 'flax' or 'sentence-transformers'")
     model = name_or_path if isinstance(name_or_path, str) else Path(name_or_path)
-    if backend == "flax":
-        if _is_decoder(model):
-            return LastTokenEncoder(model, dim=dim)
+    if backend == "flax" and _is_decoder(model):
+        return LastTokenEncoder(model, dim=dim)
     if dim is not None:
         raise ConfigError(f"dim = {dim!r}; only the vectors of a Llama or Qwen embedding model can be cut")
     return FlaxSentenceEncoder(model) if backend == "flax" else SentenceTransformerEncoder(model)

@@ -50,6 +50,8 @@ class DecoderConfig:
             raise WeightsError(f"head_dim = {self.head_dim}; rotary positions need an even number")
         if self.rope_divisors is not None and len(self.rope_divisors) != self.head_dim // 2:
             raise WeightsError(f"{len(self.rope_divisors)} rotary divisors for head_dim {self.head_dim}")
+        if not all(0 < divisor < math.inf for divisor in self.rope_divisors or ()):
+            raise WeightsError(f"rotary divisors {self.rope_divisors}; expected positive numbers")
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "DecoderConfig":
@@ -167,6 +169,10 @@ def _rope(config: Mapping[str, Any], head_dim: Any) -> tuple[float, tuple[float,
     given = nested if nested is not None else (config.get("rope_scaling") or {})
     if not isinstance(given, Mapping):
         raise WeightsError(f"config.json: rope parameters {given!r} are not an object")
+    scaling = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *scaling}
+    if unknown := sorted(str(key) for key in given.keys() - known):
+        raise WeightsError(f"config.json: unknown rope parameters {unknown} may change the result")
     theta = given.get("rope_theta", config.get("rope_theta", 10000.0))
     kind = given.get("rope_type", given.get("type", "default"))
     partial = given.get("partial_rotary_factor", 1.0)
@@ -178,10 +184,9 @@ def _rope(config: Mapping[str, Any], head_dim: Any) -> tuple[float, tuple[float,
     if kind != "llama3":
         raise WeightsError(f"config.json: rope_type {kind!r} is not supported; known are default and llama3")
     _positive("head_dim", head_dim, int)
-    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-    for name in names:
+    for name in scaling:
         _positive(f"rope {name}", given.get(name), float)
-    return float(theta), llama3_divisors(float(theta), head_dim, {name: float(given[name]) for name in names})
+    return float(theta), llama3_divisors(float(theta), head_dim, {name: float(given[name]) for name in scaling})
 
 
 def _positive(name: str, value: Any, kind: type) -> None:

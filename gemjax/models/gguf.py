@@ -110,17 +110,23 @@ class GGUFFile(Mapping[str, np.ndarray]):
         if missing := sorted(_READ - _OPTIONAL - keys):
             raise WeightsError(f"{self.path} lacks the keys {missing} of {self.architecture}")
         heads = values["attention.head_count"]
-        size = values.get("attention.key_length", values["embedding_length"] // heads if heads else 0)
+        for key in ("embedding_length", "attention.head_count"):
+            if not isinstance(values[key], int) or values[key] < 1:
+                raise WeightsError(f"{self.path}: {key} = {values[key]!r}; expected a positive int")
+        size = values.get("attention.key_length", values["embedding_length"] // heads)
         turned = values.get("rope.dimension_count", size)
         if values.get("attention.value_length", size) != size or turned != size:
             raise WeightsError(f"{self.path}: head sizes of keys, values and rotary positions differ; not supported")
         if "embed_tokens.weight" not in self._tensors:
             raise WeightsError(f"{self.path} lacks the tensor token_embd.weight")
+        table = [int(n) for n in self._tensors["embed_tokens.weight"].shape[::-1]]
+        if len(table) != 2:
+            raise WeightsError(f"{self.path}: token_embd.weight has shape {table}; expected two axes")
         divisors = None
         if self._divisors is not None:
-            divisors = tuple(float(x) for x in np.asarray(self._divisors.data, np.float64).ravel())
+            divisors = tuple(float(x) for x in self._values(_FREQUENCIES, self._divisors).ravel())
         return DecoderConfig(
-            vocab_size=int(self._tensors["embed_tokens.weight"].shape[1]),
+            vocab_size=table[0],
             hidden_size=values["embedding_length"],
             intermediate_size=values["feed_forward_length"],
             num_hidden_layers=values["block_count"],
@@ -149,18 +155,20 @@ class GGUFFile(Mapping[str, np.ndarray]):
         return {key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        tensor = self._tensors[name]
+        value = self._values(name, self._tensors[name])
+        if self.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+            groups = "q_proj" not in name
+            value = _unpermute(value, self.config.num_key_value_heads if groups else self.config.num_attention_heads)
+        return value
+
+    def _values(self, name: str, tensor: Any) -> np.ndarray:
         try:
             value = self._dequantise(tensor.data, tensor.tensor_type)
         except (NotImplementedError, KeyError) as error:
             raise WeightsError(
                 f"{self.path}: tensor {name} is stored as {tensor.tensor_type.name}, which gguf cannot dequantise"
             ) from error
-        value = np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
-        if self.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
-            groups = "q_proj" not in name
-            value = _unpermute(value, self.config.num_key_value_heads if groups else self.config.num_attention_heads)
-        return value
+        return np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

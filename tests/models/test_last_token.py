@@ -178,7 +178,7 @@ def test_what_is_not_implemented_is_said(copied, file, change, message):
 def test_an_encoder_that_sees_what_follows_is_no_language_model(saved):
     folder, _ = saved
     if "is_causal" in json.loads((folder / "config.json").read_text()):
-        with pytest.raises(WeightsError, match="not causal.*LastTokenEncoder"):
+        with pytest.raises(WeightsError, match=r"not causal.*LastTokenEncoder"):
             LanguageModel.from_pretrained(folder)
     else:
         # Qwen3's config asks for a head, which an embedding model lacks.
