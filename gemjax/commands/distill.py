@@ -4,29 +4,33 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemjax.commands.files import print_json
 from gemjax.commands.options import start_jax
 from gemjax.errors import RequestError
 
+if TYPE_CHECKING:
+    from gemjax.distill import Turn
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="UTF-8 text, one turn a paragraph line (`-`: standard input)")
+    parser.add_argument("file", metavar="FILE", help="UTF-8 text, one turn a line, or JSON (`-`: standard input)")
     parser.add_argument("--budget", type=_budget, default=500, metavar="N", help="most tokens to keep (default 500)")
     parser.add_argument("--model", metavar="NAME", help="a model name, folder or .gguf file (default: SmolLM2-135M)")
     parser.add_argument("--query", metavar="TEXT", help="what the text will be asked: what matches it goes in first")
     parser.add_argument("--preset", default="default", choices=("default", "paper"), help="the method")
     parser.add_argument("--encoder", metavar="NAME", help="scores the turns against the query (default: MiniLM)")
-    parser.add_argument("--whole", action="store_true", help="the file is one turn, not one a line")
+    parser.add_argument("--whole", action="store_true", help="the file is plain text and one turn, not one a line")
     parser.add_argument("--json", action="store_true", help="print one object: text, spans, counts, bound, report")
     parser.add_argument("--show", action="store_true", help="print everything, what is dropped struck through")
     parser.add_argument("--no-compilation-cache", action="store_true", help="do not keep compiled programs on disk")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    text = _read(arguments.file)
-    turns = [text] if arguments.whole else [line for line in text.splitlines() if line.strip()]
+    name = "standard input" if arguments.file == "-" else arguments.file
+    text = _read(arguments.file, name)
+    turns = _turns(text, name, whole=arguments.whole)
     start_jax(arguments)
 
     from rich.console import Console
@@ -41,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         distiller = Distiller.from_pretrained(
             arguments.model or DEFAULT_LANGUAGE_MODEL, config, encoder=arguments.encoder
         )
-    total = sum(distiller.model.count(turn) for turn in turns)
+    total = sum(distiller.model.count(turn.text) for turn in turns)
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task("reading", total=total)
@@ -57,12 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"{out.status}: {out.tokens_after} of {out.tokens_before} tokens, budget {out.budget} "
             f"({distiller.model.name}'s tokenizer)",
             highlight=False,
+            soft_wrap=True,
         )
     return 0
 
 
-def _read(path: str) -> str:
-    name = "standard input" if path == "-" else path
+def _read(path: str, name: str) -> str:
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -73,6 +77,49 @@ def _read(path: str) -> str:
     if not text.strip():
         raise RequestError(f"{name} is empty")
     return text
+
+
+def _turns(text: str, name: str, *, whole: bool) -> "list[Turn]":
+    from gemjax.distill import Turn
+
+    if whole:
+        return [Turn(text)]
+    records = _records(text)
+    if records is None:
+        return [Turn(line) for line in text.splitlines() if line.strip()]
+    turns = []
+    for number, record in enumerate(records, 1):
+        said, speaker, score = record, None, None
+        if isinstance(record, dict):
+            said, score = record.get("text", record.get("content")), record.get("score")
+            speaker = next((record[key] for key in ("speaker", "role") if record.get(key)), None)
+        known = isinstance(said, str) and isinstance(speaker, str | None)
+        if not known or isinstance(score, bool) or not isinstance(score, int | float | None):
+            raise RequestError(
+                f"{name}, turn {number}: expected a string, or an object with a string `text` or `content` and at most "
+                "a `speaker` or `role` and a number `score`; --whole reads the file as plain text"
+            )
+        header = f"{speaker}: " if speaker else ""
+        turns.append(Turn(header + said, len(header), score))
+    if not any(turn.text.strip() for turn in turns):
+        raise RequestError(f"{name} holds no text")
+    return turns
+
+
+def _records(text: str) -> list[Any] | None:
+    """What a JSON array, an object's `messages`, or JSON objects on lines of their own hold; None: it is no JSON."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            value = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, dict):
+        value = value["messages"] if isinstance(value.get("messages"), list) else [value]
+    return list(value)
 
 
 def _budget(text: str) -> int:
@@ -101,7 +148,7 @@ def _report(out: Any) -> dict[str, Any]:
     }
 
 
-def _show(out: Any, turns: list[str]) -> None:
+def _show(out: Any, turns: "list[Turn]") -> None:
     """Every turn; dropped parts dim and struck through, kept ones brighter the more sensitive."""
     import numpy as np
     from rich.console import Console
@@ -115,7 +162,7 @@ def _show(out: Any, turns: list[str]) -> None:
         kept.setdefault(turn, []).append((start, stop))
     console = Console(soft_wrap=True, highlight=False)
     for number, turn in enumerate(turns):
-        shown = Text(turn.encode("utf-8", "replace").decode(), style="dim strike")
+        shown = Text(turn.text.encode("utf-8", "replace").decode(), style="dim strike")
         spans = kept.get(number, [])
         for start, stop in spans:
             shown.stylize("not dim not strike white", start, stop)

@@ -68,15 +68,8 @@ def _verify(files: Any) -> None:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("model", "use", "here", "how to get it")
+    # No table: a name or command that a narrow terminal cuts cannot be copied.
     for row in rows:
-        here = row["damaged"] or row["found"] or "no"
-        table.add_row(row["name"], row["use"], here, "" if row["found"] and not row["damaged"] else row["get"])
-    console = Console()
-    console.print(table)
-    console.print(
-        "Any folder with config.json, tokenizer.json and safetensors weights, or a .gguf file, works by its path."
-    )
+        print(f"{row['name']} ({row['use']})")
+        print(f"    {row['damaged'] or row['found'] or 'not here: ' + row['get']}")
+    print("Any folder with config.json, tokenizer.json and safetensors weights, or a .gguf file, works by its path.")

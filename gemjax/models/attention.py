@@ -1,4 +1,4 @@
-"""Causal attention in blocks of queries: scores are never all in memory, and the backward pass makes them again."""
+"""Attention in blocks of queries: scores are never all in memory, and the causal backward pass makes them again."""
 
 import functools
 
@@ -104,3 +104,22 @@ def _backward(block: int, residuals: _Residuals, gradient: Array) -> tuple[Array
 
 
 causal_attention.defvjp(_forward, _backward)
+
+
+def full_attention(
+    q: Float[Array, "n heads d"],
+    k: Float[Array, "n groups d"],
+    v: Float[Array, "n groups d"],
+    valid: Bool[Array, "n"],
+    block: int = 128,
+) -> Float[Array, "n heads d"]:
+    """As `causal_attention`, every query seeing all valid keys: for encoders of whole texts, forward only in mind."""
+    groups, d = k.shape[1:]
+    qs, ks, vs = _grouped(q * d**-0.5, groups), k.transpose(1, 0, 2), v.transpose(1, 0, 2)
+    bias = jnp.where(valid, 0.0, jnp.finfo(q.dtype).min / 2).astype(q.dtype)
+    outs = []
+    for start, stop in _bounds(q.shape[0], block):
+        rows = qs[:, :, start:stop].reshape(groups, -1, d)
+        weights = jax.nn.softmax(rows @ ks.swapaxes(1, 2) + bias, -1)
+        outs.append((weights @ vs).reshape(groups, qs.shape[1], stop - start, d))
+    return _ungrouped(jnp.concatenate(outs, 2))

@@ -49,7 +49,7 @@ class BertConfig:
                 is missing or impossible, or a key is unknown (it may change the result).
         """
         kind = config.get("model_type")
-        if kind not in _FAMILY:
+        if kind not in FAMILY:
             raise WeightsError(f"model_type {kind!r} is not supported; {_WAY_OUT}")
         for key, allowed in _FIXED.items():
             if key in config and config[key] not in allowed:
@@ -82,7 +82,8 @@ class BertConfig:
 
 
 _WAY_OUT = "use SentenceTransformerEncoder for this model"
-_FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")
+FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")
+"""The `model_type`s that this network implements."""
 # Keys that may appear, with the only values this network implements.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu",),

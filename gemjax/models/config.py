@@ -31,6 +31,8 @@ class DecoderConfig:
     """Qwen3 normalises each head's queries and keys."""
     qkv_bias: bool = False
     """Qwen2 adds a bias to queries, keys and values."""
+    causal: bool = True
+    """False: every token sees all others (gte-Qwen2): an encoder of whole texts, no language model."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"):
@@ -48,6 +50,8 @@ class DecoderConfig:
             raise WeightsError(f"head_dim = {self.head_dim}; rotary positions need an even number")
         if self.rope_divisors is not None and len(self.rope_divisors) != self.head_dim // 2:
             raise WeightsError(f"{len(self.rope_divisors)} rotary divisors for head_dim {self.head_dim}")
+        if not all(0 < divisor < math.inf for divisor in self.rope_divisors or ()):
+            raise WeightsError(f"rotary divisors {self.rope_divisors}; expected positive numbers")
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "DecoderConfig":
@@ -58,8 +62,11 @@ class DecoderConfig:
                 impossible size, or an unknown key (it may change the result).
         """
         kind = config.get("model_type")
-        if kind not in _FAMILY:
-            raise WeightsError(f"model_type {kind!r} is not supported; known are {', '.join(_FAMILY)}")
+        if kind not in FAMILY:
+            raise WeightsError(f"model_type {kind!r} is not supported; known are {', '.join(FAMILY)}")
+        causal = config.get("is_causal", True)
+        if not isinstance(causal, bool):
+            raise WeightsError(f"config.json: is_causal = {causal!r}; expected true or false")
         fixed = {**_FIXED, "attention_bias": (kind == "qwen2", False) if kind == "qwen2" else (False,)}
         for key, allowed in fixed.items():
             if key in config and config[key] not in allowed:
@@ -67,7 +74,9 @@ class DecoderConfig:
         layer_types = config.get("layer_types")
         if layer_types is not None and set(layer_types) != {"full_attention"}:
             raise WeightsError(f"config.json: layer_types {sorted(set(layer_types))} are not supported")
-        known = _SIZES | fixed.keys() | _HARMLESS | {"model_type", "layer_types", *_ROPE_KEYS}
+        if config.get("auto_map") and not _is_gte(config):
+            raise WeightsError("config.json: auto_map names code of the model's own, which is not run")
+        known = _SIZES | fixed.keys() | _HARMLESS | {"model_type", "layer_types", "is_causal", "auto_map", *_ROPE_KEYS}
         if unknown := sorted(k for k in config.keys() - known if not k.startswith("_")):
             raise WeightsError(f"config.json: unknown keys {unknown} may change the result")
         values = {name: config[name] for name in _SIZES if config.get(name) is not None}
@@ -78,11 +87,17 @@ class DecoderConfig:
             raise WeightsError(f"config.json lacks {missing}")
         theta, divisors = _rope(config, values["head_dim"])
         return cls(
-            **values, rope_theta=theta, rope_divisors=divisors, qk_norm=kind == "qwen3", qkv_bias=kind == "qwen2"
+            **values,
+            rope_theta=theta,
+            rope_divisors=divisors,
+            qk_norm=kind == "qwen3",
+            qkv_bias=kind == "qwen2",
+            causal=causal,
         )
 
 
-_FAMILY = ("llama", "qwen2", "qwen3")
+FAMILY = ("llama", "qwen2", "qwen3")
+"""The `model_type`s that the decoder implements."""
 _REQUIRED = frozenset(
     (
         "vocab_size",
@@ -99,14 +114,12 @@ _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")
 _FIXED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",),
     "mlp_bias": (False,),
-    "is_causal": (True,),
     "use_sliding_window": (False, None),
     "is_decoder": (False, True),
     "is_encoder_decoder": (False,),
     "add_cross_attention": (False,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
-    "auto_map": (None, {}),
     "partial_rotary_factor": (1.0, None),
     "rope_interleaved": (False,),
 }
@@ -119,6 +132,17 @@ _HARMLESS_NAMES = (
     "task_specific_params finetuning_task id2label label2id num_labels prefix name_or_path"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.split())
+
+
+def _is_gte(config: Mapping[str, Any]) -> bool:
+    """Whether the code that the config names is gte-Qwen2's: Qwen2 whose tokens see all others, as `is_causal` says."""
+    names, causal = config["auto_map"], config.get("is_causal")
+    return (
+        config["model_type"] == "qwen2"
+        and causal is False
+        and isinstance(names, Mapping)
+        and all(str(name).startswith("modeling_qwen.Qwen2") for name in names.values())
+    )
 
 
 def rotary_frequencies(theta: float, head_dim: int) -> np.ndarray:
@@ -145,6 +169,10 @@ def _rope(config: Mapping[str, Any], head_dim: Any) -> tuple[float, tuple[float,
     given = nested if nested is not None else (config.get("rope_scaling") or {})
     if not isinstance(given, Mapping):
         raise WeightsError(f"config.json: rope parameters {given!r} are not an object")
+    scaling = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *scaling}
+    if unknown := sorted(str(key) for key in given.keys() - known):
+        raise WeightsError(f"config.json: unknown rope parameters {unknown} may change the result")
     theta = given.get("rope_theta", config.get("rope_theta", 10000.0))
     kind = given.get("rope_type", given.get("type", "default"))
     partial = given.get("partial_rotary_factor", 1.0)
@@ -156,10 +184,9 @@ def _rope(config: Mapping[str, Any], head_dim: Any) -> tuple[float, tuple[float,
     if kind != "llama3":
         raise WeightsError(f"config.json: rope_type {kind!r} is not supported; known are default and llama3")
     _positive("head_dim", head_dim, int)
-    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-    for name in names:
+    for name in scaling:
         _positive(f"rope {name}", given.get(name), float)
-    return float(theta), llama3_divisors(float(theta), head_dim, {name: float(given[name]) for name in names})
+    return float(theta), llama3_divisors(float(theta), head_dim, {name: float(given[name]) for name in scaling})
 
 
 def _positive(name: str, value: Any, kind: type) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from gemjax.models.attention import causal_attention
+from gemjax.models.attention import causal_attention, full_attention
 from gemjax.models.config import DecoderConfig, rotary_frequencies
 
 
@@ -83,7 +83,8 @@ class DecoderLayer(nnx.Module):
         q, k, v = jnp.split(parts, (heads, heads + groups), axis=1)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = rms_norm(q, self.query_norm[...], eps), rms_norm(k, self.key_norm[...], eps)
-        mixed = causal_attention(rotate(q, angles), rotate(k, angles), v, valid)
+        attention = causal_attention if c.causal else full_attention
+        mixed = attention(rotate(q, angles), rotate(k, angles), v, valid)
         return mixed.reshape(n, heads * c.head_dim) @ self.attention_out[...]
 
 

@@ -36,10 +36,14 @@ _FREQUENCIES = "rope_freqs.weight"
 # Per-architecture keys: those read, and those that change nothing here.
 _READ_NAMES = (
     "block_count context_length embedding_length feed_forward_length attention.head_count attention.head_count_kv "
-    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon"
+    "attention.key_length attention.value_length rope.freq_base attention.layer_norm_rms_epsilon attention.causal"
 )
 _READ = frozenset(_READ_NAMES.split())
+_OPTIONAL_NAMES = "attention.key_length attention.value_length attention.head_count_kv rope.freq_base attention.causal"
+_OPTIONAL = frozenset(_OPTIONAL_NAMES.split())
 _HARMLESS = frozenset({"vocab_size", "rope.dimension_count", "pooling_type"})
+# What `pooling_type` numbers; 0 (none) is also what a plain language model has.
+_POOLINGS = ("none", "mean", "cls", "lasttoken", "rank")
 
 
 class GGUFFile(Mapping[str, np.ndarray]):
@@ -103,21 +107,26 @@ class GGUFFile(Mapping[str, np.ndarray]):
             keys -= scaling
         if unknown := sorted(keys - _READ - _HARMLESS):
             raise WeightsError(f"{self.path}: unknown keys {unknown} of {self.architecture} may change the result")
-        needed = _READ - {"attention.key_length", "attention.value_length", "attention.head_count_kv", "rope.freq_base"}
-        if missing := sorted(needed - keys):
+        if missing := sorted(_READ - _OPTIONAL - keys):
             raise WeightsError(f"{self.path} lacks the keys {missing} of {self.architecture}")
         heads = values["attention.head_count"]
-        size = values.get("attention.key_length", values["embedding_length"] // heads if heads else 0)
+        for key in ("embedding_length", "attention.head_count"):
+            if not isinstance(values[key], int) or values[key] < 1:
+                raise WeightsError(f"{self.path}: {key} = {values[key]!r}; expected a positive int")
+        size = values.get("attention.key_length", values["embedding_length"] // heads)
         turned = values.get("rope.dimension_count", size)
         if values.get("attention.value_length", size) != size or turned != size:
             raise WeightsError(f"{self.path}: head sizes of keys, values and rotary positions differ; not supported")
         if "embed_tokens.weight" not in self._tensors:
             raise WeightsError(f"{self.path} lacks the tensor token_embd.weight")
+        table = [int(n) for n in self._tensors["embed_tokens.weight"].shape[::-1]]
+        if len(table) != 2:
+            raise WeightsError(f"{self.path}: token_embd.weight has shape {table}; expected two axes")
         divisors = None
         if self._divisors is not None:
-            divisors = tuple(float(x) for x in np.asarray(self._divisors.data, np.float64).ravel())
+            divisors = tuple(float(x) for x in self._values(_FREQUENCIES, self._divisors).ravel())
         return DecoderConfig(
-            vocab_size=int(self._tensors["embed_tokens.weight"].shape[1]),
+            vocab_size=table[0],
             hidden_size=values["embedding_length"],
             intermediate_size=values["feed_forward_length"],
             num_hidden_layers=values["block_count"],
@@ -131,7 +140,14 @@ class GGUFFile(Mapping[str, np.ndarray]):
             tie_word_embeddings="lm_head.weight" not in self._tensors,
             qk_norm=self.architecture == "qwen3",
             qkv_bias=self.architecture == "qwen2",
+            causal=bool(values.get("attention.causal", True)),
         )
+
+    @property
+    def pooling(self) -> str:
+        """How the file wants token vectors turned into a text's: none, mean, cls, lasttoken or rank."""
+        number = int(self._field(f"{self.architecture}.pooling_type", 0))
+        return _POOLINGS[number] if 0 <= number < len(_POOLINGS) else f"number {number}"
 
     def tokenizer_fields(self) -> dict[str, Any]:
         """The `tokenizer.ggml.*` metadata by short name (`model`, `pre`, `tokens`, `merges`, `token_type`, ...)."""
@@ -139,18 +155,20 @@ class GGUFFile(Mapping[str, np.ndarray]):
         return {key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        tensor = self._tensors[name]
+        value = self._values(name, self._tensors[name])
+        if self.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+            groups = "q_proj" not in name
+            value = _unpermute(value, self.config.num_key_value_heads if groups else self.config.num_attention_heads)
+        return value
+
+    def _values(self, name: str, tensor: Any) -> np.ndarray:
         try:
             value = self._dequantise(tensor.data, tensor.tensor_type)
         except (NotImplementedError, KeyError) as error:
             raise WeightsError(
                 f"{self.path}: tensor {name} is stored as {tensor.tensor_type.name}, which gguf cannot dequantise"
             ) from error
-        value = np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
-        if self.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
-            groups = "q_proj" not in name
-            value = _unpermute(value, self.config.num_key_value_heads if groups else self.config.num_attention_heads)
-        return value
+        return np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -7,6 +7,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from gemjax.errors import WeightsError
+from gemjax.models.tokenizer import add_ends
 
 _CONTROL, _USER_DEFINED = 3, 4
 _WORDS = (
@@ -43,7 +44,19 @@ def tokenizer_from_gguf(fields: Mapping[str, Any], name: str) -> Tokenizer:
         if kind in (_CONTROL, _USER_DEFINED):
             special = [AddedToken(tokens[i], special=kind == _CONTROL, normalized=False)]
             (tokenizer.add_special_tokens if kind == _CONTROL else tokenizer.add_tokens)(special)
+    first, last = (
+        _token(fields, tokens, f"{end}_token_id", name) if fields.get(f"add_{end}_token") else None
+        for end in ("bos", "eos")
+    )
+    add_ends(tokenizer, first, last)
     return tokenizer
+
+
+def _token(fields: Mapping[str, Any], tokens: Any, key: str, name: str) -> str:
+    number = fields.get(key)
+    if number is None or not 0 <= number < len(tokens):
+        raise WeightsError(f"{name}: {key} = {number!r} is not in the vocabulary of {len(tokens)} tokens")
+    return str(tokens[number])
 
 
 def _pre_tokenizer(kind: Any, name: str) -> pre_tokenizers.PreTokenizer:

@@ -13,12 +13,20 @@ from gemjax.models.checkpoint import load_decoder
 from gemjax.models.config import DecoderConfig
 from gemjax.models.gguf import GGUFFile
 from gemjax.models.gguf_tokenizer import tokenizer_from_gguf
-from gemjax.models.sentence import read_json
+from gemjax.models.sentence import read_json, transformer_folder
 from gemjax.models.tensorfile import open_tensors
 from gemjax.models.tokenizer import load_tokenizer
 from gemjax.models.weights import DEFAULT_LANGUAGE_MODEL, ModelFiles, find_model
 
-__all__ = ["DEFAULT_LANGUAGE_MODEL", "OpenedModel", "find_language_model", "open_language_model", "verify_gguf"]
+__all__ = [
+    "DEFAULT_LANGUAGE_MODEL",
+    "OpenedModel",
+    "find_language_model",
+    "load_model",
+    "open_language_model",
+    "verify_gguf",
+    "weights_digest",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +38,8 @@ class OpenedModel:
     tokenizer: Tokenizer
     name: str
     source: str
+    pooling: str = "none"
+    """What a GGUF file says: none, mean, cls, lasttoken or rank. A folder says it in other files."""
 
 
 def find_language_model(
@@ -49,7 +59,7 @@ def find_language_model(
     if path.suffix == ".gguf":
         raise WeightsError(f"{name_or_path} is no file")
     files = find_model(name_or_path, download=download, cache_dir=cache_dir)
-    if (files.folder / "config.json").is_file():
+    if any((files.folder / name).is_file() for name in ("config.json", "modules.json")):
         return files, None
     found = sorted(files.folder.glob("*.gguf"))
     if len(found) > 1:
@@ -65,7 +75,6 @@ def open_language_model(
     download: bool | None = None,
     device: jax.Device | None = None,
     cache_dir: str | Path | None = None,
-    head: bool = True,
 ) -> OpenedModel:
     """Configuration, parameters (float32) and tokenizer of a language model.
 
@@ -74,33 +83,62 @@ def open_language_model(
     Args:
         name_or_path, download, cache_dir: see `find_language_model`.
         device: where the weights go; JAX's default device otherwise.
+
+    Raises:
+        WeightsError: no weights, damaged weights, a model the decoder does not implement, or one whose tokens see what
+            follows them: it has no loss of the next token.
+    """
+    return load_model(*find_language_model(name_or_path, download=download, cache_dir=cache_dir), device=device)
+
+
+def load_model(
+    files: ModelFiles, gguf: Path | None, *, device: jax.Device | None = None, head: bool = True
+) -> OpenedModel:
+    """The parts of what `find_language_model` found.
+
+    Args:
+        files, gguf: the folder, and the file in it if that holds the weights.
+        device: where the weights go; JAX's default device otherwise.
         head: False leaves a separate output head out: embedding models often come without.
 
     Raises:
-        WeightsError: no weights, damaged weights, or a model the decoder does not implement.
+        WeightsError: damaged weights, a model the decoder does not implement, or a head is asked of one that is not
+            causal.
     """
-    files, gguf = find_language_model(name_or_path, download=download, cache_dir=cache_dir)
-    if gguf is None:
-        config = DecoderConfig.from_json(read_json(files.folder / "config.json"))
-        if files.sha256 is not None:
-            files.verify()
-        config = config if head else dataclasses.replace(config, tie_word_embeddings=True)
-        params = load_decoder(config, open_tensors(files.folder), device)
-        return OpenedModel(config, params, load_tokenizer(files.folder / "tokenizer.json"), files.name, files.source)
     if files.sha256 is not None:
-        verify_gguf(gguf, files.sha256, files.name)
-    file = GGUFFile(gguf)
-    beside = gguf.parent / "tokenizer.json"
-    tokenizer = load_tokenizer(beside) if beside.is_file() else tokenizer_from_gguf(file.tokenizer_fields(), str(gguf))
-    config = file.config if head else dataclasses.replace(file.config, tie_word_embeddings=True)
-    return OpenedModel(config, load_decoder(config, file, device), tokenizer, files.name, files.source)
+        weights_digest(files, gguf)
+    if gguf is None:
+        folder = transformer_folder(files.folder)
+        config, tensors = DecoderConfig.from_json(read_json(folder / "config.json")), open_tensors(folder)
+        tokenizer, pooling = load_tokenizer(folder / "tokenizer.json"), "none"
+    else:
+        tensors = file = GGUFFile(gguf)
+        config, pooling, beside = file.config, file.pooling, gguf.parent / "tokenizer.json"
+        tokenizer = (
+            load_tokenizer(beside) if beside.is_file() else tokenizer_from_gguf(file.tokenizer_fields(), str(gguf))
+        )
+    if head and not config.causal:
+        raise WeightsError(
+            f"{files.name} is not causal (is_causal is false): it encodes texts and predicts no next token; "
+            "use it through LastTokenEncoder"
+        )
+    config = config if head else dataclasses.replace(config, tie_word_embeddings=True)
+    return OpenedModel(config, load_decoder(config, tensors, device), tokenizer, files.name, files.source, pooling)
 
 
-def verify_gguf(path: Path, expected: str, name: str) -> None:
-    """Raises `WeightsError` unless the file has this SHA-256."""
+def weights_digest(files: ModelFiles, gguf: Path | None) -> str:
+    """The SHA-256 of what `find_language_model` found. Raises `WeightsError` when another one is known."""
+    if gguf is None:
+        return files.verify(transformer_folder(files.folder))
+    return verify_gguf(gguf, files.sha256, files.name)
+
+
+def verify_gguf(path: Path, expected: str | None, name: str) -> str:
+    """The file's SHA-256. Raises `WeightsError` unless it is the expected one; None: any will do."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if digest != expected:
+    if expected is not None and digest != expected:
         raise WeightsError(
             f"{path} is damaged or not {name}: sha256 {digest}, expected {expected}; reinstall the package"
         )
+    return digest

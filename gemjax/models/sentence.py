@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gemjax.errors import WeightsError
 
 _WAY_OUT = "use SentenceTransformerEncoder for this model"
+Pooling = Literal["mean", "cls", "lasttoken"]
 _LEGACY_POOLING = "pooling_mode_"
 # Settings of the transformer module that say nothing about the vector of a plain text.
 _HARMLESS = frozenset({"unpad_inputs", "model_args", "tokenizer_args", "config_args", "cache_dir"})
@@ -19,7 +20,7 @@ class SentenceConfig:
     """How one model makes a sentence vector."""
 
     folder: Path  # where config.json, the weights and tokenizer.json lie
-    pooling: Literal["mean", "cls"]
+    pooling: Pooling
     window: int | None  # tokens of a text, special ones included; None: as many as there are positions
     lowercase: bool
     prompt: str  # put in front of every text
@@ -33,24 +34,35 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_sentence_config(folder: Path) -> SentenceConfig:
+def transformer_folder(folder: Path) -> Path:
+    """Where `config.json` and the weights lie: the first module's folder, or `folder` itself without `modules.json`."""
+    return _modules(folder)[0][1] if (folder / "modules.json").exists() else folder
+
+
+def read_sentence_config(folder: Path, poolings: tuple[Pooling, ...] = ("mean", "cls")) -> SentenceConfig:
     """Reads `modules.json` and what it points to.
 
-    A folder without `modules.json` is a bare transformer: mean pooling over its tokens, as sentence-transformers does.
+    Args:
+        folder: the model's; one without `modules.json` is a bare transformer, whose pooling is the first of `poolings`
+            (sentence-transformers itself takes the mean).
+        poolings: those that the caller implements.
+
     The vectors are unit length whether or not the model lists a Normalize module: that is the `Encoder` contract.
 
     Raises:
         WeightsError: a file is damaged, or asks for something that would make another vector (other modules, other
             pooling, a prompt that is not pooled).
     """
-    transformer, pooling, include_prompt = folder, "mean", True
+    transformer, pooling, include_prompt = folder, poolings[0], True
     if (folder / "modules.json").exists():
-        transformer, pooling, include_prompt = _modules(folder)
+        (_, transformer), (_, place), *_ = _modules(folder)
+        config = read_json(place / "config.json")
+        pooling, include_prompt = _pooling(place, config, poolings), config.get("include_prompt", True) is not False
     window, lowercase = _transformer_settings(transformer)
     prompt = _default_prompt(folder)
     if prompt and not include_prompt:
         raise WeightsError(f"{folder}: a prompt that is left out of the pooling is not supported; {_WAY_OUT}")
-    return SentenceConfig(transformer, pooling, window, lowercase, prompt)  # type: ignore[arg-type]
+    return SentenceConfig(transformer, pooling, window, lowercase, prompt)
 
 
 def _parse(path: Path) -> Any:
@@ -62,7 +74,8 @@ def _parse(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def _modules(folder: Path) -> tuple[Path, str, bool]:
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """The modules' kinds and folders."""
     modules = _parse(folder / "modules.json")
     try:
         # Versions moved the classes around; the last part of the dotted name stayed.
@@ -74,20 +87,20 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
         raise WeightsError(
             f"{folder}: modules {names} are not supported, only Transformer, Pooling, Normalize; {_WAY_OUT}"
         )
-    config = read_json(kinds[1][1] / "config.json")
-    return kinds[0][1], _pooling(kinds[1][1], config), config.get("include_prompt", True) is not False
+    return kinds
 
 
-def _pooling(folder: Path, config: Mapping[str, Any]) -> str:
+def _pooling(folder: Path, config: Mapping[str, Any], poolings: tuple[Pooling, ...]) -> Pooling:
     mode = config.get("pooling_mode")
     if mode is None:
         flags = {k.removeprefix(_LEGACY_POOLING): v for k, v in config.items() if k.startswith(_LEGACY_POOLING)}
         mode = [name.removesuffix("_tokens").removesuffix("_token") for name, on in flags.items() if on] or "mean"
     if isinstance(mode, list) and len(mode) == 1:
         mode = mode[0]
-    if mode not in ("mean", "cls"):
-        raise WeightsError(f"{folder}: pooling {mode!r} is not supported, only mean and cls; {_WAY_OUT}")
-    return str(mode)
+    for known in poolings:
+        if mode == known:
+            return known
+    raise WeightsError(f"{folder}: pooling {mode!r} is not supported, only {' and '.join(poolings)}; {_WAY_OUT}")
 
 
 def _transformer_settings(folder: Path) -> tuple[int | None, bool]:

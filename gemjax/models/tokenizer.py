@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Tokenizer, normalizers, processors
 
 from gemjax.errors import WeightsError
 from gemjax.models.weights import find_model
@@ -40,6 +40,27 @@ def load_tokenizer(name_or_path: str | Path, *, download: bool | None = None) ->
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def add_ends(tokenizer: Tokenizer, first: str | None, last: str | None) -> None:
+    """Make the tokenizer put these special tokens around a text, unless it does so already; None: nothing there.
+
+    Raises:
+        WeightsError: it does not know one of them.
+    """
+    ends = {token: tokenizer.token_to_id(token) for token in (first, last) if token is not None}
+    if unknown := sorted(token for token, number in ends.items() if number is None):
+        raise WeightsError(f"the tokenizer does not know the special tokens {unknown} that it should put around a text")
+    ids = tokenizer.encode("a").ids
+    first = None if first is None or ids[:1] == [ends[first]] else first
+    last = None if last is None or ids[-1:] == [ends[last]] else last
+    if first is None and last is None:
+        return
+    template = processors.TemplateProcessing(
+        single=[*([first] if first else []), "$A", *([last] if last else [])], special_tokens=list(ends.items())
+    )
+    given = tokenizer.post_processor
+    tokenizer.post_processor = processors.Sequence([given, template]) if given else template
 
 
 class SentenceTokenizer:

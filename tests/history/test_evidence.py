@@ -494,7 +494,7 @@ def test_presets():
     assert [r.name for r in PAPER_RULES] == ["recent", "goal", "state", "error", "source"]
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
     assert (Sources().keep, Sources().share) == (4, 0.5)
-    assert DEFAULT_RULES == (
+    assert (
         Recent(3),
         Affinity(3),
         Balance(3),
@@ -503,7 +503,7 @@ def test_presets():
         Errors(2, 8),
         Sources(4),
         Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
-    )
+    ) == DEFAULT_RULES
 
 
 def test_the_example_of_the_documentation_runs_and_prints_what_it_says(capsys):

@@ -216,8 +216,14 @@ def test_old_rope_keys_give_the_same_config(pair):
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type 'yarn'"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "factor"),
         ({"rope_parameters": 3}, "not an object"),
+        # Nested by kind of layer: read flat, it would silently give the default frequencies.
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "unknown rope parameters.*full_attention"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type 'linear'"),
+        ({"rope_parameters": {"rope_theta": 0.0}}, "rope_theta = 0.0"),
+        ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ({"layer_types": ["sliding_attention"]}, "sliding_attention"),
-        ({"is_causal": False}, "is_causal"),
+        ({"is_causal": None}, "is_causal"),
+        ({"auto_map": {"AutoModel": "modeling_mine.Model"}}, "code of the model's own"),
     ],
 )
 def test_a_config_that_would_change_the_result_is_refused(pair, change, message):
