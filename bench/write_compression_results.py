@@ -104,7 +104,7 @@ def change_table(report: dict) -> str:
     rows = [
         [f"`{name}`", f"`{report['parents'][name]}`", *(difference(entry[b]["recall"]["change"]) for b in budgets)]
         for name, entry in report["ablations"].items()
-        if name in report["parents"]
+        if "change" in entry[budgets[0]]["recall"]
     ]
     return rows_to_markdown(["variant", "changed from", *budgets], rows)
 
@@ -159,6 +159,8 @@ def main() -> None:
     for report in (every, sample):
         if report["interrupted"]:
             raise SystemExit("not a result: interrupted")
+    known = every["about"] | sample["about"]
+    insert(PAGE, "methods", rows_to_markdown(["", ""], [[f"`{name}`", what] for name, what in known.items()]))
     insert(PAGE, "all n", about(every))
     insert(PAGE, "all", kept_table(every["methods"]))
     insert(PAGE, "all differences", difference_table(every["methods"]))

@@ -62,6 +62,12 @@ def test_without_a_sample_nothing_reads_for_every_question(path, capsys):
         "truncation-retrieved", "truncation-last", "random", "fdtd-no-model", "fdtd",
     ]  # fmt: skip
     assert "without --sample: not fdtd-paper, self-information" in streams.err
+    assert call(path, "--sample", 3, "--budgets", "40", "--no-each-question", "--ablations", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert "fdtd-paper" not in report["methods"] and "fdtd-paper, by turn" in report["ablations"]
+    assert call(path, "--budgets", "40", "--each-question", "--json") == 0
+    streams = capsys.readouterr()
+    assert "fdtd-paper" in json.loads(streams.out)["methods"] and "without --sample" not in streams.err
 
 
 def test_an_interruption_prints_what_is_finished(path, capsys, monkeypatch):
