@@ -126,6 +126,27 @@ def against_truncation(report: dict) -> str:
     return rows_to_markdown(["variant", *budgets], rows)
 
 
+def verdict(report: dict) -> str:
+    """In words, where a method's interval excludes zero."""
+    lines = []
+    for name, entry in report["methods"].items():
+        if name == BASELINE:
+            continue
+        sides: dict[str, list[str]] = {"above": [], "below": []}
+        for measure, head in MEASURES.items():
+            found = {budget: part[measure]["difference"]["t_interval"] for budget, part in entry.items()}
+            at = {
+                "above": [budget for budget, interval in found.items() if interval and interval[0] > 0],
+                "below": [budget for budget, interval in found.items() if interval and interval[1] < 0],
+            }
+            for side, budgets in at.items():
+                if budgets:
+                    sides[side].append(f"{head} ({', '.join(budgets)})")
+        told = [f"{side} truncation in {', '.join(parts)}" for side, parts in sides.items() if parts]
+        lines.append(f"* `{name}`: {'; '.join(told) or 'nowhere distinguishable from truncation'}.")
+    return "\n".join(lines)
+
+
 def loss_table(losses: dict) -> str:
     first = ["", "no turns", f"{losses['nothing']:.3f}", difference(losses["nothing_above_full"]), ""]
     rows = [[*first, share(losses["nothing_conditional"])]]
@@ -164,6 +185,8 @@ def main() -> None:
     insert(PAGE, "all n", about(every))
     insert(PAGE, "all", kept_table(every["methods"]))
     insert(PAGE, "all differences", difference_table(every["methods"]))
+    insert(PAGE, "all verdict", verdict(every))
+    insert(PAGE, "sample verdict", verdict(sample))
     insert(PAGE, "categories", category_table(every))
     insert(PAGE, "sample n", about(sample))
     insert(PAGE, "sample", kept_table(sample["methods"]))
