@@ -104,7 +104,7 @@ def change_table(report: dict) -> str:
     rows = [
         [f"`{name}`", f"`{report['parents'][name]}`", *(difference(entry[b]["recall"]["change"]) for b in budgets)]
         for name, entry in report["ablations"].items()
-        if name in report["parents"]
+        if "change" in entry[budgets[0]]["recall"]
     ]
     return rows_to_markdown(["variant", "changed from", *budgets], rows)
 
@@ -124,6 +124,27 @@ def against_truncation(report: dict) -> str:
         for name, entry in report["ablations"].items()
     ]
     return rows_to_markdown(["variant", *budgets], rows)
+
+
+def verdict(report: dict) -> str:
+    """In words, where a method's interval excludes zero."""
+    lines = []
+    for name, entry in report["methods"].items():
+        if name == BASELINE:
+            continue
+        sides: dict[str, list[str]] = {"above": [], "below": []}
+        for measure, head in MEASURES.items():
+            found = {budget: part[measure]["difference"]["t_interval"] for budget, part in entry.items()}
+            at = {
+                "above": [budget for budget, interval in found.items() if interval and interval[0] > 0],
+                "below": [budget for budget, interval in found.items() if interval and interval[1] < 0],
+            }
+            for side, budgets in at.items():
+                if budgets:
+                    sides[side].append(f"{head} ({', '.join(budgets)})")
+        told = [f"{side} truncation in {', '.join(parts)}" for side, parts in sides.items() if parts]
+        lines.append(f"* `{name}`: {'; '.join(told) or 'nowhere distinguishable from truncation'}.")
+    return "\n".join(lines)
 
 
 def loss_table(losses: dict) -> str:
@@ -159,9 +180,13 @@ def main() -> None:
     for report in (every, sample):
         if report["interrupted"]:
             raise SystemExit("not a result: interrupted")
+    known = every["about"] | sample["about"]
+    insert(PAGE, "methods", rows_to_markdown(["", ""], [[f"`{name}`", what] for name, what in known.items()]))
     insert(PAGE, "all n", about(every))
     insert(PAGE, "all", kept_table(every["methods"]))
     insert(PAGE, "all differences", difference_table(every["methods"]))
+    insert(PAGE, "all verdict", verdict(every))
+    insert(PAGE, "sample verdict", verdict(sample))
     insert(PAGE, "categories", category_table(every))
     insert(PAGE, "sample n", about(sample))
     insert(PAGE, "sample", kept_table(sample["methods"]))

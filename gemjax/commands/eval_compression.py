@@ -19,8 +19,8 @@ def add_arguments(sets: Any) -> None:
         "compression",
         help="distilling to a budget, on LoCoMo",
         description="What is left of LoCoMo's gold answers when each question's retrieved turns are cut to a budget.",
-        epilog="fdtd-paper and self-information read all turns anew for every question, which takes seconds: without "
-        "--sample they only run when --methods names them. What the model has read is kept for the next run.",
+        epilog="fdtd-paper, self-information and some ablations let the model read all turns anew for every question, "
+        "which takes seconds each. What it has read is kept for the next run.",
     )
     parser.add_argument("path", metavar="PATH", help="locomo10.json or a file in its schema")
     parser.add_argument(
@@ -31,6 +31,12 @@ def add_arguments(sets: Any) -> None:
     )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the samples (default 0)")
     parser.add_argument("--methods", metavar="A,B", help="only these methods (and truncation, the baseline)")
+    parser.add_argument(
+        "--each-question",
+        action=argparse.BooleanOptionalAction,
+        help="whether to run what reads all turns anew for every question, unless --methods names it (default: with "
+        "--sample only)",
+    )
     parser.add_argument(
         "--ranking",
         default="cosine",
@@ -71,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     from gemjax.evaluation import locomo
     from gemjax.evaluation.compression import cases
     from gemjax.evaluation.compression_run import evaluate, require_answers
-    from gemjax.evaluation.compressors import METHODS, chosen_methods, variants
+    from gemjax.evaluation.compressors import chosen_methods, variants
     from gemjax.evaluation.rankings import method_named
     from gemjax.evaluation.remembering import RememberingModel
 
-    sampled = arguments.sample is not None
-    methods = chosen_methods(_names(arguments.methods), each_question=sampled)
+    each = arguments.sample is not None if arguments.each_question is None else arguments.each_question
+    methods = chosen_methods(_names(arguments.methods), each_question=each)
     retrieve = method_named(arguments.ranking)
     conversations = locomo.load_locomo(arguments.path)
     require_answers(conversations)
@@ -91,10 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
         status.update(f"retrieving by {arguments.ranking}")
         rankings = [retrieve(corpus, arguments.top) for corpus in corpora]
     chosen = cases(conversations, rankings, sample=arguments.sample, seed=arguments.seed)
-    if not sampled and (arguments.ablations or not arguments.methods):
-        left = [name for name, method in METHODS.items() if method.standard and method.reads == "questions"]
+    if arguments.each_question is None and not each and (arguments.ablations or not arguments.methods):
         errors.print(
-            f"without --sample: not {', '.join(left)}, nor other methods that read all turns for every question",
+            "without --sample: not fdtd-paper, self-information, nor what else reads all turns for every question "
+            "(--each-question runs them)",
             style="dim",
         )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -113,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
             chosen,
             model,
             methods,
-            variants=variants(each_question=sampled) if arguments.ablations else None,
+            variants=variants(each_question=each) if arguments.ablations else None,
             budgets=arguments.budgets,
             losses=arguments.losses,
             bounds=arguments.bounds,
@@ -142,22 +148,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Waits:
-    """Says once for each long step how long it will take, after its third part: the first one compiles."""
+    """Says once for each long step how long it will take, as soon as one of its parts shows that."""
 
     def __init__(self, say: Any) -> None:
         self._say = say
         self._since = 0.0
+        self._said = False
 
     def step(self, what: str, done: int, total: int) -> None:
-        if done == 1:
-            self._since = time.monotonic()
-        elif done == 3:
-            each = (time.monotonic() - self._since) / 2
-            if each * (total - done) >= _LONG_SECONDS:
-                minutes = each * (total - done) / 60
-                self._say(
-                    f"{what}: about {minutes:.0f} min, {each:.1f} s for each of {total}; Ctrl-C keeps what is done"
-                )
+        now = time.monotonic()
+        each, self._since = now - self._since, now
+        if done == 0:
+            self._said = False
+        # The first part may have compiled programs, and one that was known from an earlier run takes no time.
+        elif done > 1 and not self._said and each * (total - done) >= _LONG_SECONDS:
+            self._said = True
+            minutes = each * (total - done) / 60
+            self._say(f"{what}: about {minutes:.0f} min, {each:.1f} s for each of {total}; Ctrl-C keeps what is done")
 
 
 def language_model(name: str | None) -> Any:

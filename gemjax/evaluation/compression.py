@@ -97,8 +97,10 @@ def stratified(chosen: Sequence[Case], sample: int, seed: int = 0) -> list[int]:
     for i, case in enumerate(chosen):
         strata.setdefault((case.conversation, case.question.category), []).append(i)
     shuffled = {key: list(rng.permutation(members)) for key, members in sorted(strata.items())}
-    # Conversation after conversation within a category: even a small sample has some of each.
-    queues = [shuffled[key] for key in sorted(strata, key=lambda key: key[::-1])]
+    kinds = sorted({category for _, category in strata})
+    # Along the diagonals: even a small sample has questions of each conversation and of each category.
+    diagonal = {key: (kinds.index(key[1]) - key[0]) % len(kinds) for key in strata}
+    queues = [shuffled[key] for key in sorted(strata, key=lambda key: (diagonal[key], key[0]))]
     drawn: list[int] = []
     while len(drawn) < sample:
         for queue in queues:

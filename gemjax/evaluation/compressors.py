@@ -44,6 +44,11 @@ METHODS: dict[str, Method] = {
     ),
     "fdtd": _fdtd("fdtd", "DistillConfig()", DistillConfig()),
     "fdtd-paper": _fdtd("fdtd-paper", "DistillConfig.paper(), as printed", DistillConfig.paper()),
+    "fdtd-paper-by-turn": _fdtd(
+        "fdtd-paper-by-turn",
+        "as printed, but each turn read by itself",
+        dataclasses.replace(DistillConfig.paper(), context="turn"),
+    ),
     "self-information": Method("Selective Context's criterion", self_information, "questions"),
     "llmlingua-2": Method("through the package llmlingua", LLMLingua2, standard=False),
 }
@@ -137,9 +142,9 @@ def _all_variants() -> Iterator[tuple[str, Variant]]:
                 "10 % pruned": dataclasses.replace(query, keep=0.9),
             },
         ),
-        ("fdtd-paper", None, paper, {"question's loss": dataclasses.replace(paper, loss="query"), "by turn": by_turn}),
+        ("fdtd-paper", None, paper, {"question's loss": dataclasses.replace(paper, loss="query")}),
         (
-            "fdtd-paper, by turn",
+            "fdtd-paper-by-turn",
             "fdtd-paper",
             by_turn,
             {
@@ -155,16 +160,18 @@ def _all_variants() -> Iterator[tuple[str, Variant]]:
             },
         ),
     ]
-    seen = set()
+    known: dict[str, DistillConfig] = {}
     for family, parent, config, members in families:
-        if family not in seen:
-            seen.add(family)
+        base = family
+        if parent is not None and config == known[parent]:
+            base = parent
+        elif family not in known:
+            known[family] = config
             yield family, Variant(config, parent)
         for name, member in members.items():
-            full = f"{family}, {name}"
             if member != config:
-                seen.add(full)
-                yield full, Variant(member, family)
+                known[f"{family}, {name}"] = member
+                yield f"{family}, {name}", Variant(member, base)
 
 
 def _boosts(config: DistillConfig, multipliers: Multipliers) -> DistillConfig:

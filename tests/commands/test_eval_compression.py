@@ -51,7 +51,7 @@ def test_everything_as_json_and_in_a_file(path, capsys, tmp_path):
     assert not (tmp_path / "cache").exists()
     assert call(path, *words, "--no-disk-cache") == 0
     shown = capsys.readouterr().out
-    for part in ("what the change does", "(from fdtd-paper, by turn)", "no turns", "bound held"):
+    for part in ("what the change does", "(from fdtd-paper-by-turn)", "no turns", "bound held"):
         assert part in shown
 
 
@@ -59,9 +59,15 @@ def test_without_a_sample_nothing_reads_for_every_question(path, capsys):
     assert call(path, "--budgets", "40", "--json") == 0
     streams = capsys.readouterr()
     assert list(json.loads(streams.out)["methods"]) == [
-        "truncation-retrieved", "truncation-last", "random", "fdtd-no-model", "fdtd",
+        "truncation-retrieved", "truncation-last", "random", "fdtd-no-model", "fdtd", "fdtd-paper-by-turn",
     ]  # fmt: skip
     assert "without --sample: not fdtd-paper, self-information" in streams.err
+    assert call(path, "--sample", 3, "--budgets", "40", "--no-each-question", "--ablations", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert "fdtd-paper" not in report["methods"] and "fdtd-paper-by-turn, no decay" in report["ablations"]
+    assert call(path, "--budgets", "40", "--each-question", "--json") == 0
+    streams = capsys.readouterr()
+    assert "fdtd-paper" in json.loads(streams.out)["methods"] and "without --sample" not in streams.err
 
 
 def test_an_interruption_prints_what_is_finished(path, capsys, monkeypatch):

@@ -64,6 +64,8 @@ def test_samples_have_equal_shares(chosen, sample):
     shares = Counter((chosen[i].conversation, chosen[i].question.category) for i in places)
     assert max(shares.values()) - min(shares[key] for key in itertools.product(range(3), (1, 2, 4))) <= 1
     assert len({chosen[i].conversation for i in places}) == min(sample, 3)
+    assert len({chosen[i].question.category for i in places}) == min(sample, 3)
+    assert set(places) <= set(stratified(chosen, sample + 5, seed=1))
     if 1 < sample < 36:
         assert places != stratified(chosen, sample, seed=2)
 
