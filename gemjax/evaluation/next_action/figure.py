@@ -40,10 +40,11 @@ def _rises(axes: Axes, table: Table) -> None:
     worth = next(row for row in table.rows if row.label == "no block").cells[at].value
     if worth is not None:
         axes.axvline(worth, color="black", linestyle="--", linewidth=1.2)
-        axes.text(worth, len(rows) - 0.45, "no block left", ha="center", va="bottom", fontsize=11)
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+        axes.text(worth, len(rows) - 0.5, "no block left", ha="center", va="bottom", fontsize=11, bbox=white)
     axes.axvline(0, color="#777777", linewidth=1)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
-    axes.set_ylim(-0.6, len(rows) + 0.1)
+    axes.set_ylim(-0.6, len(rows) + 0.2)
     axes.grid(axis="x", color="#e5e5e5")
     axes.set_xlabel("rise of the next action's loss over the full history\n(nats a token; mean and 95 % interval)")
 
@@ -64,7 +65,15 @@ def _correlations(axes: Axes, table: Table) -> None:
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.grid(axis="x", color="#e5e5e5")
     axes.set_xlabel("Spearman's correlation with the rise\n(95 % interval)")
-    axes.legend(frameon=False, fontsize=11, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    axes.legend(
+        frameon=False,
+        fontsize=11,
+        loc="lower right",
+        bbox_to_anchor=(1.02, 1),
+        ncols=3,
+        columnspacing=0.9,
+        handletextpad=0.1,
+    )
 
 
 def _interval(axes: Axes, row: Row, at: int, y: float, colour: str, marker: str, filled: bool) -> None:
