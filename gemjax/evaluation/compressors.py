@@ -106,6 +106,10 @@ def _all_variants() -> Iterator[tuple[str, Variant]]:
             default,
             {
                 "no model pass": dataclasses.replace(default, loss="none"),
+                "question's words not used": dataclasses.replace(default, lexical=0.0),
+                "neighbours not used": dataclasses.replace(default, neighbours=0.0),
+                "retrieval order": dataclasses.replace(default, lexical=0.0, neighbours=0.0),
+                "order alone": dataclasses.replace(default, loss="none", filler=None),
                 "no filler rules": dataclasses.replace(default, filler=None),
                 "filler words stay": dataclasses.replace(
                     default, filler=dataclasses.replace(filler, words=frozenset())
