@@ -14,6 +14,8 @@ from gemjax.distill import DistillConfig
 from gemjax.models.language import LanguageModel, Tokens, TokenScores
 
 _PART = 64
+# Characters up to which a text is likely a turn or a question, which come again; longer ones are prompts, which do not.
+_SHORT = 2_000
 
 
 class RememberingModel(LanguageModel):
@@ -32,13 +34,13 @@ class RememberingModel(LanguageModel):
         super().__init__(model.config, model.params, model.tokenizer, name=model.name, source=model.source)
         self._known: dict[bytes, np.ndarray] = {}
         self._store = None if folder is None else _Store(folder / f"readings-{_fingerprint(model)}.sqlite")
-        # The turns come back with every question, and a question's whole text with every method and budget.
+        # Turns come back with every question, and a question's whole text with every method and budget.
         self._tokens = functools.lru_cache(20_000)(super().tokenize)
         self._counts = functools.lru_cache(2_000)(super().count)
 
     def tokenize(self, text: str) -> Tokens:
         """As `LanguageModel.tokenize`; do not write into the arrays."""
-        return self._tokens(text)
+        return self._tokens(text) if len(text) <= _SHORT else super().tokenize(text)
 
     def count(self, text: str) -> int:
         """As `LanguageModel.count`."""
