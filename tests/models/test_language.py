@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from gemjax.kernels.sensitivity import first_order_bound, sensitivity
-from gemjax.models.language import token_loss
+from gemjax.models.language import LanguageModel, token_loss
 from tests.distill.conftest import tiny_model
 
 MODEL = tiny_model()
@@ -97,3 +98,11 @@ def test_small_ablations_change_the_loss_by_no_more_than_the_bound(seed, rate):
     assert abs(small - whole) <= 0.01 * bound + rest
     first = -0.01 * float(np.sum(np.asarray(found.products, np.float64)[dropped > 0]))
     assert abs((small - whole) - first) <= rest
+
+
+def test_spans_cover_the_text_even_where_tokens_leave_characters_out():
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokens = LanguageModel(MODEL.config, MODEL.params, tokenizer).tokenize("  a   b \n")
+    assert tokens.ids.tolist() == [0, 1]
+    assert (tokens.starts.tolist(), tokens.stops.tolist()) == ([0, 3], [3, 9])
