@@ -243,6 +243,19 @@ def test_multipliers_take_the_larger_of_syntax_and_content():
     np.testing.assert_allclose(got, [1.2, 1.3, 1.5, 1.5, 1.3, 1.4, 1.3, 1, 1.5])
 
 
+def test_multipliers_and_scores_are_what_pruning_goes_by():
+    config = dataclasses.replace(CONFIGS["none"], filler=None)
+    text = ENGLISH[2]
+    for multipliers in (None, Multipliers(digit=3.0)):
+        out = Distiller(MODEL, dataclasses.replace(config, multipliers=multipliers)).distill(text, 30)
+        units = units_of(read_turns(as_turns(text), MODEL), "word")
+        words = [text[a:b] for a, b in zip(units.start, units.stop, strict=True)]
+        expected = np.ones(len(units)) if multipliers is None else multipliers.factors(words)
+        np.testing.assert_allclose(out.scores, np.repeat(expected, units.cost))
+    # With the other things equal, the sentence's numbers are what is left of it.
+    assert "10:30" in out.text
+
+
 def test_units_are_words_or_graphemes():
     def texts(text, kind):
         units = units_of(read_turns(as_turns(text), MODEL), kind)
@@ -261,6 +274,11 @@ def test_bound_covers_the_first_order_change():
         out = Distiller(MODEL, CONFIGS[name]).distill(scored(ENGLISH), 40)
         assert abs(out.change) <= out.bound * (1 + 1e-5)
         assert out.bound > 0
+        assert out.bound == pytest.approx(MODEL.config.hidden_size**0.5 * out.sensitivity[~out.kept].sum(), rel=1e-5)
+    found = MODEL.scores([MODEL.tokenize(text).ids for text in ENGLISH])
+    out = Distiller(MODEL).distill(scored(ENGLISH), 40)
+    products = np.concatenate([scores.products for scores in found])
+    assert out.change == pytest.approx(-products[~out.kept].sum(), rel=1e-3)
 
 
 def test_bound_covers_small_ablations_of_the_model():

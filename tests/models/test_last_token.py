@@ -115,6 +115,15 @@ def test_prompts_are_the_models_or_the_callers(saved, copied):
     assert by_default.name != LastTokenEncoder(copied, prompt="").name
 
 
+def test_a_model_that_reads_lower_case_gets_it(copied):
+    write_json(copied / "sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": True})
+    encoder = load_encoder(copied)
+    assert encoder.window == 64
+    upper, lower, other = encoder.encode(["W5 W6", "w5 w6", "w7 w8"])
+    np.testing.assert_array_equal(upper, lower)
+    assert not np.allclose(lower, other, atol=1e-2)
+
+
 def test_the_transformer_may_lie_in_a_subfolder_and_a_bare_one_is_read_too(saved, copied, tmp_path):
     expected = load_encoder(saved[0]).encode(texts(3))
     inner = copied / "0_Transformer"
