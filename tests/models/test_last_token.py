@@ -137,6 +137,11 @@ def test_the_transformer_may_lie_in_a_subfolder_and_a_bare_one_is_read_too(saved
     np.testing.assert_array_equal(load_encoder(inner).encode(texts(3)), expected)
 
 
+def test_an_end_token_that_is_there_already_is_not_doubled(saved, copied):
+    changed(copied / "tokenizer_config.json", add_eos_token=True, eos_token="<end>")
+    np.testing.assert_array_equal(load_encoder(copied).encode(["w1 w2"]), load_encoder(saved[0]).encode(["w1 w2"]))
+
+
 def test_other_weights_have_another_name(saved, copied):
     from safetensors.numpy import load_file, save_file
 
