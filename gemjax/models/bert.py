@@ -17,6 +17,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from gemjax.errors import WeightsError
+from gemjax.models.parameters import Parameters
 
 Pooling = Literal["mean", "cls"]
 
@@ -264,7 +265,15 @@ def load_bert(config: BertConfig, tensors: Mapping[str, np.ndarray], device: jax
     Raises:
         WeightsError: a parameter is missing, has another shape or is not finite, or a tensor is unknown.
     """
-    source = _Checkpoint(tensors)
+    anchor = "embeddings.word_embeddings.weight"
+    prefix = next((p for p in _PREFIXES if p + anchor in tensors), "")
+    # Checkpoints converted from TensorFlow call a LayerNorm's parameters gamma and beta.
+    old = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+    def rename(name: str) -> str:
+        return functools.reduce(lambda name, part: name.replace(part, old[part]), old, name.removeprefix(prefix))
+
+    source = Parameters(tensors, rename)
     hidden, inner, count = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     square, names = (hidden, hidden), [f"encoder.layer.{i}." for i in range(count)]
 
@@ -298,38 +307,7 @@ def load_bert(config: BertConfig, tensors: Mapping[str, np.ndarray], device: jax
             "output_norm": norm("output.LayerNorm"),
         },
     }
-    source.refuse_leftovers()
+    source.refuse_leftovers(lambda name: name.startswith(_IGNORED), f"; {_WAY_OUT}")
     graph, state = nnx.split(nnx.eval_shape(lambda: Bert(config, rngs=nnx.Rngs(0))))
     nnx.replace_by_pure_dict(state, jax.device_put(values, device))
     return nnx.merge(graph, state)
-
-
-class _Checkpoint:
-    """Hands out each tensor once, checked, and knows at the end what nobody asked for."""
-
-    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
-        anchor = "embeddings.word_embeddings.weight"
-        prefix = next((p for p in _PREFIXES if p + anchor in tensors), "")
-        self._tensors = tensors
-        # Checkpoints converted from TensorFlow call a LayerNorm's parameters gamma and beta.
-        self._names = {
-            name.removeprefix(prefix)
-            .replace("LayerNorm.gamma", "LayerNorm.weight")
-            .replace("LayerNorm.beta", "LayerNorm.bias"): name
-            for name in tensors
-        }
-
-    def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        if name not in self._names:
-            raise WeightsError(f"the weights lack the parameter {name}")
-        value = self._tensors[self._names.pop(name)]
-        if value.shape != shape:
-            raise WeightsError(f"parameter {name} has shape {list(value.shape)}; config.json asks for {list(shape)}")
-        value = np.asarray(value, np.float32)
-        if not np.isfinite(value).all():
-            raise WeightsError(f"parameter {name} holds values that are not finite")
-        return value
-
-    def refuse_leftovers(self) -> None:
-        if unknown := sorted(name for name in self._names if not name.startswith(_IGNORED)):
-            raise WeightsError(f"the weights hold unknown tensors {unknown[:5]} ({len(unknown)} in all); {_WAY_OUT}")

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from gemjax.errors import WeightsError
 from gemjax.models.config import DecoderConfig
 from gemjax.models.decoder import Decoder, decoder_graph
+from gemjax.models.parameters import Parameters
 
 Tensors = Mapping[str, np.ndarray]
 """Tensors by Hugging Face's names, `[out, in]` as torch keeps projections."""
@@ -27,7 +27,7 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
     Raises:
         WeightsError: a parameter is missing, has another shape or is not finite, or a tensor is unknown.
     """
-    source = _Source(tensors)
+    source = Parameters(tensors, lambda name: name.removeprefix("model."))
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim
     queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
 
@@ -65,7 +65,9 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
     }
     if not config.tie_word_embeddings:
         values["output"] = source.take("lm_head.weight", table)
-    source.refuse_leftovers(tied=config.tie_word_embeddings)
+    # Old checkpoints carry the rotary frequencies; tied ones sometimes repeat the head.
+    spare = ("rotary_emb.inv_freq", "lm_head.weight") if config.tie_word_embeddings else ("rotary_emb.inv_freq",)
+    source.refuse_leftovers(lambda name: name.endswith(spare))
     state = nnx.split(nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0))))[1]
     nnx.replace_by_pure_dict(state, jax.tree.map(lambda x: jax.device_put(jnp.asarray(x), device), values))
     return state
@@ -74,28 +76,3 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
 def merged(config: DecoderConfig, params: nnx.State) -> Decoder:
     """The network of these parameters."""
     return nnx.merge(decoder_graph(config), params)
-
-
-class _Source:
-    """Hands out each tensor once, and knows at the end what nobody asked for."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
-        self._names = {name.removeprefix("model."): name for name in tensors}
-
-    def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        if name not in self._names:
-            raise WeightsError(f"the weights lack the parameter {name}")
-        value = self._tensors[self._names.pop(name)]
-        if value.shape != shape:
-            raise WeightsError(f"parameter {name} has shape {list(value.shape)}; the config asks for {list(shape)}")
-        value = np.asarray(value, np.float32)
-        if not np.isfinite(value).all():
-            raise WeightsError(f"parameter {name} holds values that are not finite")
-        return value
-
-    def refuse_leftovers(self, *, tied: bool) -> None:
-        # Old checkpoints carry the rotary frequencies; tied ones sometimes repeat the head.
-        known = ("rotary_emb.inv_freq", "lm_head.weight") if tied else ("rotary_emb.inv_freq",)
-        if unknown := sorted(name for name in self._names if not name.endswith(known)):
-            raise WeightsError(f"the weights hold unknown tensors {unknown[:5]} ({len(unknown)} in all)")

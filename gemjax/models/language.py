@@ -26,6 +26,7 @@ from gemjax.models.tokenizer import readable
 _BATCH_TOKENS = 1024
 _SMALLEST = 32
 _FINE = 256
+_WINDOW = 1024
 
 
 class Tokens(NamedTuple):
@@ -212,7 +213,7 @@ class LanguageModel:
         sequences: Sequence[np.ndarray],
         weights: Sequence[np.ndarray] | None = None,
         *,
-        window: int = 1024,
+        window: int | None = None,
         overlap: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[TokenScores]:
@@ -226,7 +227,8 @@ class LanguageModel:
             sequences: int32 token ids, each `[n]`; empty ones give empty scores.
             weights: of each token's surprisal in the loss; 1 everywhere by default. A question's loss given a context
                 is weight 1 on the question's tokens, 0 on the context's.
-            window: the most tokens read at once; at most the model's positions.
+            window: the most tokens read at once; at most the model's positions. None: 1,024, or the positions if they
+                are fewer.
             overlap: tokens that neighbouring windows share; even; a fourth of the window by default.
             progress: called with the number of tokens done since the last call.
 
@@ -234,6 +236,7 @@ class LanguageModel:
             ConfigError: `window` or `overlap` is out of range, or weights are given for a sequence beyond the window
                 (a loss on a part of a text is only meaningful when that part is seen together with the rest).
         """
+        window = min(_WINDOW, self.config.max_position_embeddings) if window is None else window
         overlap = window // 8 * 2 if overlap is None else overlap
         self._check_window(window, overlap)
         out = [TokenScores(*(np.zeros(len(ids), np.float32) for _ in range(3))) for ids in sequences]

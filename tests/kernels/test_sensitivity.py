@@ -96,6 +96,13 @@ def test_bound_holds_for_a_smooth_loss_with_its_second_order_term(case):
     assert change <= bound * (1 + 1e-5) + 1e-6
 
 
+def test_the_second_order_term_is_half_the_smoothness_times_what_was_dropped():
+    h, dropped = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([True, False, True, False])
+    scores = np.array([1.0, 10.0, 2.0, 10.0], np.float32)
+    got = float(second_order_bound(scores, jnp.asarray(h), jnp.asarray(dropped), 4.0))
+    assert got == pytest.approx(3**0.5 * 3 + 0.5 * 4.0 * (5 + 36 + 49 + 64), rel=1e-6)
+
+
 def test_norms_survive_extreme_scales():
     rows = np.array([[3e30, 4e30], [3e-30, 4e-30], [0, 0], [3, 4]], np.float32)
     np.testing.assert_allclose(token_norms(jnp.asarray(rows)), [5e30, 5e-30, 0, 5], rtol=1e-6)

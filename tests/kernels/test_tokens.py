@@ -77,6 +77,14 @@ def test_pruning_keeps_the_share_of_highest_scores_and_never_a_lower_one_before(
         assert {i for i in free if got[i]} == set(ranked[:quota])
 
 
+@pytest.mark.parametrize("count", [25, 45])
+def test_a_share_that_comes_out_whole_is_not_rounded_up(count):
+    """0.6 * 25 is 15.000001 in float32."""
+    valid = np.arange(N) < count
+    got = prune(np.arange(N, dtype=np.float32), np.zeros(N, np.int32), valid, np.zeros(N, bool), 0.6)
+    assert np.asarray(got).sum() == count * 3 // 5
+
+
 @settings(deadline=None, max_examples=80)
 @given(texts(), st.integers(0, 4))
 def test_gaps_are_filled_within_a_sentence_only(text, longest):

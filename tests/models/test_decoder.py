@@ -142,21 +142,6 @@ def test_padding_at_either_end_changes_nothing(pair):
         assert np.isfinite(states).all()
 
 
-def test_batching_and_order_change_nothing(pair):
-    _, _, ours = pair
-    rng = np.random.default_rng(1)
-    texts = [rng.integers(0, SIZES["vocab_size"], n).astype(np.int32) for n in (40, 3, 1, 0, 33, 70, 40)]
-    together = ours.scores(texts)
-    for text, scores in zip(texts, together, strict=True):
-        assert len(scores.sensitivity) == len(text)
-        if len(text):
-            alone = ours.scores([text])[0]
-            top = max(np.abs(alone.sensitivity).max(), 1e-6)
-            assert np.abs(scores.sensitivity - alone.sensitivity).max() < 1e-4 * top
-    for surprisal, scores in zip(ours.surprisals(texts), together, strict=True):
-        np.testing.assert_allclose(surprisal, scores.surprisal, rtol=1e-4, atol=1e-4)
-
-
 def test_blocks_of_queries_and_chunks_of_logits_do_not_show(pair):
     """Longer than two blocks of 128 queries and two chunks of the loss, and no multiple of either."""
     model, _, ours = pair

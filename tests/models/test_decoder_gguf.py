@@ -3,13 +3,17 @@
 import importlib.util
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 import transformers
 from scipy.stats import spearmanr
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from gemjax.errors import WeightsError
+from gemjax.models.checkpoint import merged
 from gemjax.models.gguf import GGUFFile
 from gemjax.models.language import LanguageModel, default_language_model
 from gemjax.models.language_files import find_language_model, verify_gguf
@@ -29,24 +33,20 @@ def smollm() -> Path:
 
 def llama(config, tensors):
     """transformers' Llama with these tensors."""
-    c = config
-    model = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=c.vocab_size,
-            hidden_size=c.hidden_size,
-            intermediate_size=c.intermediate_size,
-            num_hidden_layers=c.num_hidden_layers,
-            num_attention_heads=c.num_attention_heads,
-            num_key_value_heads=c.num_key_value_heads,
-            head_dim=c.head_dim,
-            max_position_embeddings=c.max_position_embeddings,
-            rms_norm_eps=c.rms_norm_eps,
-            rope_parameters={"rope_theta": c.rope_theta, "rope_type": "default"},
-            tie_word_embeddings=c.tie_word_embeddings,
-        )
+    sizes = (
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim "
+        "max_position_embeddings rms_norm_eps tie_word_embeddings"
     )
+    theirs = transformers.LlamaConfig(
+        **{name: getattr(config, name) for name in sizes.split()},
+        rope_parameters={"rope_theta": config.rope_theta, "rope_type": "default"},
+    )
+    # On no device: making 135 million random numbers that are overwritten would take longer than all the rest.
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(theirs)
+    model.model.rotary_emb = LlamaRotaryEmbedding(theirs)
     named = {f"model.{name}": torch.from_numpy(np.array(value)) for name, value in tensors.items()}
-    model.load_state_dict(named, strict=False)
+    model.load_state_dict(named, strict=False, assign=True)
     model.tie_weights()
     return model.eval().requires_grad_(False)
 
@@ -63,18 +63,27 @@ def test_smollm2_matches_torch(smollm):
     (gradient,) = torch.autograd.grad(loss, h)
     expected = (gradient * h).detach()[0].norm(dim=-1).numpy()
 
-    import jax.numpy as jnp
-
-    from gemjax.models.checkpoint import merged
-
-    decoder = merged(ours.config, ours.params)
-    mine = np.asarray(decoder.logits(decoder(decoder.embed(jnp.asarray(ids)), jnp.ones(len(ids), bool))))
+    mine = np.asarray(logits_of(ours, ids))
     theirs = logits.detach().numpy()
     assert np.abs(mine - theirs).max() < 1e-4 * np.abs(theirs).max()
     assert (mine.argmax(-1) == theirs.argmax(-1)).all()
-    got = ours.scores([ids])[0].sensitivity
-    assert np.abs(got - expected).max() < 1e-3 * expected.max()
-    assert spearmanr(got, expected).statistic > 0.999
+    scored = ours.scores([ids])[0]
+    assert np.abs(scored.sensitivity - expected).max() < 1e-3 * expected.max()
+    assert spearmanr(scored.sensitivity, expected).statistic > 0.999
+
+    # In the limit of small ablations the change of the loss is the first-order one, and within the bound.
+    dropped = np.arange(len(ids)) % 3 == 1
+    bound = np.sqrt(ours.config.hidden_size) * scored.sensitivity[dropped].sum()
+    before, after = (ours.ablated_loss(ids, dropped, share) for share in (0.0, 0.01))
+    assert abs(after - before) <= 0.01 * bound
+    first = -0.01 * scored.products[dropped].sum()
+    assert abs(after - before - first) <= 0.2 * abs(first)
+
+
+def logits_of(ours, ids):
+    decoder = merged(ours.config, ours.params)
+    run = jax.jit(lambda decoder, ids: decoder.logits(decoder(decoder.embed(ids), jnp.ones(len(ids), bool))))
+    return run(decoder, jnp.asarray(ids))
 
 
 @installed

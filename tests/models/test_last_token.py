@@ -115,6 +115,15 @@ def test_prompts_are_the_models_or_the_callers(saved, copied):
     assert by_default.name != LastTokenEncoder(copied, prompt="").name
 
 
+def test_a_model_that_reads_lower_case_gets_it(copied):
+    write_json(copied / "sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": True})
+    encoder = load_encoder(copied)
+    assert encoder.window == 64
+    upper, lower, other = encoder.encode(["W5 W6", "w5 w6", "w7 w8"])
+    np.testing.assert_array_equal(upper, lower)
+    assert not np.allclose(lower, other, atol=1e-2)
+
+
 def test_the_transformer_may_lie_in_a_subfolder_and_a_bare_one_is_read_too(saved, copied, tmp_path):
     expected = load_encoder(saved[0]).encode(texts(3))
     inner = copied / "0_Transformer"
@@ -126,6 +135,11 @@ def test_the_transformer_may_lie_in_a_subfolder_and_a_bare_one_is_read_too(saved
     write_json(copied / "modules.json", [{**steps[0], "path": "0_Transformer"}, *steps[1:]])
     np.testing.assert_array_equal(load_encoder(copied).encode(texts(3)), expected)
     np.testing.assert_array_equal(load_encoder(inner).encode(texts(3)), expected)
+
+
+def test_an_end_token_that_is_there_already_is_not_doubled(saved, copied):
+    changed(copied / "tokenizer_config.json", add_eos_token=True, eos_token="<end>")
+    np.testing.assert_array_equal(load_encoder(copied).encode(["w1 w2"]), load_encoder(saved[0]).encode(["w1 w2"]))
 
 
 def test_other_weights_have_another_name(saved, copied):
