@@ -57,11 +57,12 @@ class RememberingModel(LanguageModel):
         sequences: Sequence[np.ndarray],
         weights: Sequence[np.ndarray] | None = None,
         *,
-        window: int = 1024,
+        window: int | None = None,
         overlap: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[TokenScores]:
         """As `LanguageModel.scores`; `progress` counts what is really read."""
+        window = self.window if window is None else window
         keys = []
         for i, ids in enumerate(sequences):
             # What fits into one window is read alike whatever the window.

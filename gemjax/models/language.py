@@ -208,6 +208,11 @@ class LanguageModel:
         """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""
         return _power_of_two(n)
 
+    @property
+    def window(self) -> int:
+        """Tokens that `scores` reads at once: 1,024, or the model's positions if they are fewer."""
+        return min(_WINDOW, self.config.max_position_embeddings)
+
     def scores(
         self,
         sequences: Sequence[np.ndarray],
@@ -236,7 +241,7 @@ class LanguageModel:
             ConfigError: `window` or `overlap` is out of range, or weights are given for a sequence beyond the window
                 (a loss on a part of a text is only meaningful when that part is seen together with the rest).
         """
-        window = min(_WINDOW, self.config.max_position_embeddings) if window is None else window
+        window = self.window if window is None else window
         overlap = window // 8 * 2 if overlap is None else overlap
         self._check_window(window, overlap)
         out = [TokenScores(*(np.zeros(len(ids), np.float32) for _ in range(3))) for ids in sequences]
