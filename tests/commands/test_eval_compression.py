@@ -32,9 +32,9 @@ def call(*words):
 
 
 def test_terminal(path, capsys, tmp_path):
-    assert call(path, "--sample", 6, "--budgets", "40,80", "--methods", "random,fdtd-paper", "--ranking", "tuned") == 0
+    assert call(path, "--sample", 9, "--budgets", "40,80", "--methods", "random,fdtd-paper", "--ranking", "tuned") == 0
     shown = capsys.readouterr().out
-    assert "6 of 36 questions that carry an answer, 3 conversations; 6 turns a question by tuned" in shown
+    assert "9 of 36 questions that carry an answer, 3 conversations; 6 turns a question by tuned" in shown
     assert "rouge-score 0." in shown and "fdtd-paper" in shown and "truncation-retrieved" in shown
     assert "95 % t interval" in shown and "1 multi-hop n=3" in shown
     assert len(list((tmp_path / "cache").glob("readings-*.sqlite"))) == 1
