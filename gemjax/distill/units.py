@@ -31,7 +31,7 @@ class Units:
         sentence: number of its sentence, over all turns.
         start, stop: its characters in the turn's text.
         first: index of its first token, counted over all turns; `first[n]` is the number of tokens.
-        header: whether it holds a part of its turn's header.
+        header: whether it holds a visible part of its turn's header.
     """
 
     turn: np.ndarray
@@ -73,7 +73,9 @@ def units_of(turns: Sequence[ReadTurn], kind: UnitKind) -> Units:
         columns["start"].append(start)
         columns["stop"].append(stop)
         columns["first"].append(tokens + first)
-        columns["header"].append(start < read.turn.header)
+        # A word's unit begins with the blank before it, which may still be the header's.
+        seen = np.array([b - len(text[a:b].lstrip()) for a, b in zip(start, stop, strict=True)], np.int64)
+        columns["header"].append(seen < read.turn.header)
         tokens += len(stops)
         sentences += len(read.spans)
     flat = {name: np.concatenate(parts) if parts else np.zeros(0, np.int64) for name, parts in columns.items()}

@@ -58,3 +58,12 @@ def test_headers_are_protected_where_they_are_kept(units):
     assert plan(units, scores, nothing, 3, CONFIG).kept[units.header].all()
     bare = dataclasses.replace(CONFIG, headers=False, head=0, keep=0.0)
     assert not plan(units, scores, nothing, 3, bare).kept[units.header].any()
+
+
+def test_the_word_after_a_header_is_not_a_part_of_it(tiny):
+    for header in (4, 5):
+        units = units_of(read_turns([Turn("Bob: hi there", header=header)], tiny), "word")
+        texts = ["Bob: hi there"[a:b].strip() for a, b in zip(units.start, units.stop, strict=True)]
+        assert "".join(t for t, h in zip(texts, units.header, strict=True) if h) == "Bob:"
+    glued = units_of(read_turns([Turn("Bob:hi there", header=4)], tiny), "word")
+    assert glued.header[0] and not glued.header[-1]
