@@ -137,8 +137,9 @@ class HistoryCompressor:
     def load_state_dict(self, session: str, state: Any) -> None:
         """Continue a session from `state_dict`, here or in another process.
 
-        Raises: `StateError`, naming the field, for anything `state_dict` did not write or that another policy wrote;
-            the session is then as before.
+        Raises:
+            StateError: naming the field, for anything `state_dict` did not write or that another policy wrote; the
+                session is then as before.
         """
         _named(session)
         loaded = SessionState.from_json(state)

@@ -76,7 +76,8 @@ def second_order_bound(
     r"""First-order bound $+ \frac{\Lambda}{2} \sum_{i\ \mathrm{dropped}} \lVert h_i \rVert^2$, for a smooth loss.
 
     Args:
-        scores, dropped: as for `first_order_bound`.
+        scores: as for `first_order_bound`.
+        dropped: as for `first_order_bound`.
         embeddings: $h$, `[n, d]`.
         smoothness: a Lipschitz constant of the gradient on the segment between the two inputs.
     """
@@ -120,7 +121,8 @@ def impute_ends(
     Args:
         scores: `[n]`.
         valid: False for padding, at either end.
-        first, last: which ends to treat; a window inside a longer text has only the first artefact, or only the last.
+        first: whether to treat the first token; a window inside a longer text has only one artefact, or none.
+        last: whether to treat the last token.
     """
     require_shape("valid", valid, tuple(scores.shape))
     index = jnp.arange(scores.shape[0])

@@ -41,8 +41,11 @@ def protect_ends(
     """Units that pruning must not touch: all of a short sentence, the first and last tokens of a long one.
 
     Args:
-        sentence, cost, valid: see the module.
-        head, tail: tokens protected at the sentence's start and end; a unit that holds one of them is protected.
+        sentence: see the module.
+        cost: see the module.
+        valid: see the module.
+        head: tokens protected at the sentence's start; a unit that holds one of them is protected.
+        tail: the same at its end.
         longer_than: sentences of at most this many tokens are protected whole.
     """
     n = sentence.shape[0]
@@ -68,7 +71,8 @@ def prune_middle(
 
     Args:
         scores: the higher, the later dropped; equal ones: the later unit goes first.
-        sentence, valid: see the module.
+        sentence: see the module.
+        valid: see the module.
         protected: kept whatever they score.
         keep: share of the unprotected units to keep, rounded up; 0 to 1.
     """
@@ -96,7 +100,9 @@ def fill_gaps(
 
     Args:
         kept: what pruning left.
-        sentence, cost, valid: see the module.
+        sentence: see the module.
+        cost: see the module.
+        valid: see the module.
         longest: tokens of the widest gap that is filled; 0 fills nothing.
     """
     require_shape("sentence", sentence, tuple(kept.shape))
