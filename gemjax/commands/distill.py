@@ -1,6 +1,7 @@
 """Shorten a text to a token budget by what a small language model finds telling, and show what went."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -22,8 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", default="default", choices=("default", "paper"), help="the method")
     parser.add_argument("--encoder", metavar="NAME", help="scores the turns against the query (default: MiniLM)")
     parser.add_argument("--whole", action="store_true", help="the file is plain text and one turn, not one a line")
-    parser.add_argument("--json", action="store_true", help="print one object: text, spans, counts, bound, report")
-    parser.add_argument("--show", action="store_true", help="print everything, what is dropped struck through")
+    parser.add_argument(
+        "--no-model-pass",
+        action="store_true",
+        help="choose without sensitivities: as good where turns are scored, and fast",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one object: text, spans, counts, bound, report")
+    form.add_argument("--show", action="store_true", help="print everything, what is dropped struck through")
     parser.add_argument("--no-compilation-cache", action="store_true", help="do not keep compiled programs on disk")
 
 
@@ -40,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL
 
     config = DistillConfig.paper() if arguments.preset == "paper" else DistillConfig()
+    if arguments.no_model_pass:
+        config = dataclasses.replace(config, loss="none")
     errors = Console(file=sys.stderr)
     with errors.status("loading the model"):
         distiller = Distiller.from_pretrained(
@@ -91,19 +100,32 @@ def _turns(text: str, name: str, *, whole: bool) -> "list[Turn]":
     for number, record in enumerate(records, 1):
         said, speaker, score = record, None, None
         if isinstance(record, dict):
-            said, score = record.get("text", record.get("content")), record.get("score")
+            said, score = _said(record), record.get("score")
+            if said is None:  # a message that only calls tools
+                continue
             speaker = next((record[key] for key in ("speaker", "role") if record.get(key)), None)
-        known = isinstance(said, str) and isinstance(speaker, str | None)
-        if not known or isinstance(score, bool) or not isinstance(score, int | float | None):
+        try:
+            if not isinstance(said, str) or not isinstance(speaker, str | None):
+                raise ValueError
+            header = f"{speaker}: " if speaker else ""
+            turns.append(Turn(header + said, len(header), score))
+        except ValueError:
             raise RequestError(
                 f"{name}, turn {number}: expected a string, or an object with a string `text` or `content` and at most "
-                "a `speaker` or `role` and a number `score`; --whole reads the file as plain text"
-            )
-        header = f"{speaker}: " if speaker else ""
-        turns.append(Turn(header + said, len(header), score))
+                "a `speaker` or `role` and a finite number `score`; --whole reads the file as plain text"
+            ) from None
     if not any(turn.text.strip() for turn in turns):
         raise RequestError(f"{name} holds no text")
     return turns
+
+
+def _said(record: dict[str, Any]) -> Any:
+    """The text of a turn or a chat message, its text parts joined; None for a message without any."""
+    said = record.get("text", record.get("content", ""))
+    if not isinstance(said, list):
+        return said
+    parts = [part.get("text") if isinstance(part, dict) else part for part in said]
+    return "\n".join(part for part in parts if isinstance(part, str)) or None
 
 
 def _records(text: str) -> list[Any] | None:
@@ -149,7 +171,10 @@ def _report(out: Any) -> dict[str, Any]:
 
 
 def _show(out: Any, turns: "list[Turn]") -> None:
-    """Every turn; dropped parts dim and struck through, kept ones brighter the more sensitive."""
+    """Every turn; dropped parts dim and struck through, kept ones brighter the more sensitive.
+
+    Where there is no terminal what is dropped stands between ~~ and ~~.
+    """
     import numpy as np
     from rich.console import Console
     from rich.text import Text
@@ -162,8 +187,13 @@ def _show(out: Any, turns: "list[Turn]") -> None:
         kept.setdefault(turn, []).append((start, stop))
     console = Console(soft_wrap=True, highlight=False)
     for number, turn in enumerate(turns):
-        shown = Text(turn.text.encode("utf-8", "replace").decode(), style="dim strike")
         spans = kept.get(number, [])
+        text = turn.text.encode("utf-8", "replace").decode()
+        if not console.is_terminal:
+            sys.stdout.write(_marked(text, spans) + "\n")
+            continue
+        # A text must not steer the terminal that it is shown on.
+        shown = Text("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text), style="dim strike")
         for start, stop in spans:
             shown.stylize("not dim not strike white", start, stop)
         for i in np.flatnonzero(out.turn == number):
@@ -171,3 +201,15 @@ def _show(out: Any, turns: "list[Turn]") -> None:
             if a < b and any(start <= a and b <= stop for start, stop in spans):
                 shown.stylize(f"not dim not strike {shades[int(np.searchsorted(steps, out.scores[i]))]}", a, b)
         console.print(shown)
+
+
+def _marked(text: str, spans: list[tuple[int, int]]) -> str:
+    out, at = [], 0
+    for start, stop in [*spans, (len(text), len(text))]:
+        gap = text[at:start]
+        bare = gap.strip()
+        # Blanks stay outside the marks: Markdown wants them so.
+        out.append(gap.replace(bare, f"~~{bare}~~") if bare else gap)
+        out.append(text[start:stop])
+        at = stop
+    return "".join(out)

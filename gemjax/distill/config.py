@@ -1,14 +1,17 @@
 """How a distiller scores, prunes and chooses, and the presets."""
 
 import dataclasses
-import math
 from typing import Literal
+
+import numpy as np
 
 from gemjax.distill.filler import Filler
 from gemjax.distill.structure import Multipliers
 from gemjax.distill.units import UnitKind
 from gemjax.errors import ConfigError
 
+_LARGEST_WEIGHT = 1e6
+_NUMBER = (int, float, np.integer, np.floating)
 Loss = Literal["text", "query", "surprisal", "none"]
 Context = Literal["joint", "turn"]
 Fit = Literal["trim", "prefix", "skip"]
@@ -76,14 +79,20 @@ class DistillConfig:
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")
-        for name, low, high in (("keep", 0, 1), ("oldest", 0, 1)):
+        for name in ("keep", "oldest"):
             value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and low <= value <= high):
-                raise ConfigError(f"{name} = {value!r}; expected a number from {low} to {high}")
+            if isinstance(value, bool) or not isinstance(value, _NUMBER) or not 0 <= value <= 1:
+                raise ConfigError(f"{name} = {value!r}; expected a number from 0 to 1")
         for name in ("lexical", "neighbours"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ConfigError(f"{name} = {value!r}; expected a number of at least 0")
+            if isinstance(value, bool) or not isinstance(value, _NUMBER) or not 0 <= value <= _LARGEST_WEIGHT:
+                raise ConfigError(f"{name} = {value!r}; expected a number of at least 0, at most {_LARGEST_WEIGHT:g}")
+        for name in ("impute", "rank", "headers"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} = {getattr(self, name)!r}; expected True or False")
+        for name, kind in (("filler", Filler), ("multipliers", Multipliers)):
+            if not isinstance(getattr(self, name), (kind, type(None))):
+                raise ConfigError(f"{name} = {getattr(self, name)!r}; expected {kind.__name__}(...) or None")
         for name, least in (("head", 0), ("tail", 0), ("longer_than", 0), ("gap", 0), ("smoothing", 1), ("window", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -14,7 +14,7 @@ from gemjax.distill.result import Distillation
 from gemjax.distill.scoring import ScoreCache, Scored, score_turns
 from gemjax.distill.selection import Plan, best_set, plan, take
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
-from gemjax.distill.units import Units, units_of
+from gemjax.distill.units import Units, is_unspaced, units_of
 from gemjax.errors import ConfigError
 from gemjax.models.language import LanguageModel, default_language_model
 
@@ -56,6 +56,8 @@ class Distiller:
     ) -> None:
         self.model = default_language_model() if model is None else model
         self.config = DistillConfig() if config is None else config
+        if not isinstance(self.config, DistillConfig):
+            raise ConfigError(f"config must be a DistillConfig or None, got {type(config).__name__}")
         self.name = name
         self.cache = ScoreCache()
         self._encoder = encoder
@@ -92,9 +94,11 @@ class Distiller:
 
         Raises:
             ConfigError: the budget is below 1 or no integer.
-            TypeError: the turns are neither strings nor `Turn`s.
+            TypeError: the turns are neither strings nor `Turn`s, or the query is no string.
         """
         check_budget(budget)
+        if query is not None and not isinstance(query, str):
+            raise TypeError(f"query must be a string or None, got {type(query).__name__}")
         listed = as_turns(turns)
         read = read_turns(listed, self.model)
         text = "\n".join(turn.text for turn in listed)
@@ -102,9 +106,10 @@ class Distiller:
         units = units_of(read, self.config.unit)
         if before <= budget or not text.strip():
             return whole(read, units, text, before, budget, self.name)
+        # Before the model reads: an encoder that cannot be loaded should fail at once.
+        relevance = self._relevance(read, query)
         scored = score_turns(read, self.model, self.config, query, progress, self.cache)
         planned, demoted = self._plan(units, scored, read)
-        relevance = self._relevance(read, units, query)
         kept = self._choose(units, planned, demoted, relevance, read, budget)
         return finish(read, units, kept, before, budget, self.model, scored=scored, planned=planned, name=self.name)
 
@@ -129,7 +134,7 @@ class Distiller:
             spared &= ~demoted[units.sentence]
         return plan(units, scores, spared, len(read), self.config), demoted
 
-    def _relevance(self, read: list[ReadTurn], units: Units, query: str | None) -> np.ndarray | None:
+    def _relevance(self, read: list[ReadTurn], query: str | None) -> np.ndarray | None:
         """How well each sentence's turn (of a single turn: the sentence itself) matches the query; None: unknown."""
         if self.config.value == "mean":
             return None
@@ -137,7 +142,8 @@ class Distiller:
         owner = np.repeat(np.arange(len(read)), [len(turn.spans) for turn in read])
         texts = [turn.turn.text for turn in read]
         scores = [turn.turn.score for turn in read]
-        asked = query is not None and bool(query.strip())
+        # Punctuation and emoji alone ask nothing.
+        asked = query is not None and any(map(str.isalnum, query))
         if any(score is not None for score in scores):
             known = np.array([math.nan if score is None else score for score in scores])
         elif asked:
@@ -202,11 +208,28 @@ class Distiller:
         # The best part of the sentence that does not fit: its header, then protected units before the others.
         following = queue[len(chosen)]
         own = np.flatnonzero(body & (units.sentence == following))
-        own = own[np.lexsort((own, -planned.scores[own], ~planned.protected[own]))]
+        own, says = self._trimmed(own, units, planned, read)
         header = np.flatnonzero(fixed & (units.turn == owner[following]) & ~kept)
         more = self._longest(kept, np.concatenate([header, own]), fits)
-        # A header alone says nothing.
-        return more if (more & ~kept & ~fixed).any() else kept
+        # A header or a full stop alone says nothing.
+        return more if (more & ~kept)[own[says]].any() else kept
+
+    def _trimmed(
+        self, own: np.ndarray, units: Units, planned: Plan, read: list[ReadTurn]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The order in which units of a sentence that does not fit whole go in, and which of them say something.
+
+        Protected ones first, then words before punctuation, by score. In a script that does not separate words units are single characters, and
+        a choice of them reads as other words: there the sentence is cut off.
+        """
+        pieces = [
+            read[t].turn.text[a:b] for t, a, b in zip(units.turn[own], units.start[own], units.stop[own], strict=True)
+        ]
+        says = np.array([any(map(str.isalnum, piece)) for piece in pieces], bool)
+        if any(map(is_unspaced, pieces)):
+            return own, says
+        order = np.lexsort((own, -planned.scores[own], ~says, ~planned.protected[own]))
+        return own[order], says[order]
 
     def _longest(self, kept: np.ndarray, order: np.ndarray, fits: Callable[[np.ndarray], bool]) -> np.ndarray:
         """Add units in this order as long as the text fits: by bisection, then settled by going back."""

@@ -98,7 +98,11 @@ def fused_relevance(
 
 
 def _standard(values: np.ndarray) -> np.ndarray:
-    centred: np.ndarray = values - (values.mean() if len(values) else 0.0)
-    spread = float(np.sqrt(np.mean(centred**2))) if len(values) else 0.0
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros(len(values))
+    scaled = values / largest  # squares of large values would overflow
+    centred: np.ndarray = scaled - scaled.mean()
+    spread = float(np.sqrt(np.mean(centred**2)))
     # What differs only by rounding says nothing.
-    return centred / spread if spread > 1e-9 * max(1.0, float(np.abs(values).max(initial=0.0))) else 0.0 * centred
+    return centred / spread if spread > 1e-9 else np.zeros(len(values))

@@ -1,7 +1,9 @@
 """What goes in: turns of a dialogue, or plain text, and their tokens."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -27,10 +29,19 @@ class Turn:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise TypeError(f"a turn's text must be a string, got {type(self.text).__name__}")
+        if isinstance(self.header, bool) or not isinstance(self.header, (int, np.integer)):
+            raise TypeError(f"a turn's header must be an integer, got {type(self.header).__name__}")
         if not 0 <= self.header <= len(self.text):
             raise ValueError(f"header = {self.header}; the turn has {len(self.text)} characters")
-        if self.score is not None and not np.isfinite(self.score):
-            raise ValueError(f"score = {self.score}; expected a finite number or None")
+        if self.score is not None and not _finite(self.score):
+            raise ValueError(f"score = {str(self.score)[:40]}; expected a finite number or None")
+
+
+def _finite(value: object) -> bool:
+    try:
+        return not isinstance(value, (bool, np.bool_)) and isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an integer beyond the floats
+        return False
 
 
 Turns = str | Sequence[str] | Sequence[Turn]

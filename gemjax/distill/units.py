@@ -83,6 +83,11 @@ def units_of(turns: Sequence[ReadTurn], kind: UnitKind) -> Units:
     return Units(**{name: part.astype(bool if name == "header" else np.int64) for name, part in flat.items()})
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether it holds a letter of a script that does not separate words by blanks."""
+    return _UNSPACED.search(text) is not None
+
+
 def _ends(text: str, stops: np.ndarray, kind: UnitKind) -> np.ndarray:
     """Indices of the tokens after which the text may be cut."""
     if not len(stops):

@@ -68,7 +68,8 @@ def test_speakers_are_headers_and_scores_order_the_turns(tmp_path, capsys):
     file.write_text(json.dumps(records))
     assert run(file, "--budget", 60, "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["text"].startswith("Melanie: ")
+    assert "Melanie: I think" in report["text"] and "rained at all." in report["text"]
+    assert len(report["text"].split("\n")[0]) < 30
     assert report["tokens_after"] == MODEL.count(report["text"]) <= 60
     assert report["status"] == "compressed"
     assert run(file, "--budget", 60, "--show") == 0
@@ -88,9 +89,12 @@ def test_speakers_are_headers_and_scores_order_the_turns(tmp_path, capsys):
         (b"\x89PNG\r\n\x1a\n\0\0", "is not UTF-8 text"),
         (b"text\0text", "is binary, not text"),
         (b"[1, 2]", "turn 1: expected a string, or an object with a string `text`"),
-        (b'["a", {"text": ["parts"]}]', "turn 2: expected .*--whole reads the file as plain text"),
-        (b'{"text": "a", "score": "high"}', "a number `score`"),
+        (b'["a", {"text": {"a": 1}}]', "turn 2: expected .*--whole reads the file as plain text"),
+        (b'{"text": "a", "score": "high"}', "a finite number `score`"),
+        (b'{"text": "a", "score": NaN}', "a finite number `score`"),
+        (b'{"text": "a", "score": 1%s}' % (b"0" * 400), "a finite number `score`"),
         (b'["", {"text": " "}]', "holds no text"),
+        (b'[{"role": "assistant", "content": null}]', "holds no text"),
         (b"[]", "holds no text"),
     ],
 )
@@ -168,3 +172,31 @@ def test_models_verify_finds_damage(capsys, monkeypatch, tmp_path):
     assert main(["models"]) == 0
     assert main(["models", "--verify"]) == 1
     assert "is damaged or not HuggingFaceTB/SmolLM2-135M-Instruct: sha256" in capsys.readouterr().out
+
+
+def test_chat_messages_give_their_text_parts(tmp_path, capsys):
+    file = tmp_path / "request.json"
+    parts = [{"type": "text", "text": "Ann: I paint."}, {"type": "image_url", "image_url": {"url": "data:"}}, "So."]
+    messages = [
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": None, "tool_calls": [{}]},
+        {"role": "tool", "content": "done"},
+    ]
+    file.write_text(json.dumps({"messages": messages}))
+    assert run(file, "--budget", 500) == 0
+    assert capsys.readouterr().out == "user: Ann: I paint.\nSo.\ntool: done\n"
+
+
+def test_off_a_terminal_what_is_dropped_is_marked(tmp_path, capsys):
+    file = tmp_path / "text"
+    file.write_text("We went to Paris in May with Tom. Wow! It was good because it hardly rained at all there.")
+    assert run(file, "--budget", 30, "--show", "--no-model-pass") == 0
+    shown = capsys.readouterr().out
+    assert "~~" in shown
+    assert shown.replace("~~", "").strip() == file.read_text()
+
+
+def test_show_and_json_exclude_each_other(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(tmp_path / "x", "--show", "--json")
+    assert "not allowed with" in said(capsys)

@@ -14,7 +14,7 @@ from gemjax.distill import DistillConfig, Distiller, Filler, Multipliers, Turn
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
 from gemjax.distill.render import KeptSpan
 from gemjax.distill.turns import as_turns, read_turns
-from gemjax.distill.units import units_of
+from gemjax.distill.units import is_unspaced, units_of
 from gemjax.errors import ConfigError
 from tests.distill.conftest import tiny_model
 
@@ -152,8 +152,10 @@ def test_protected_units_outlive_the_others_of_their_sentence(texts, budget, uni
     out = Distiller(MODEL, config).distill(texts, budget)
     units = units_of(read_turns(as_turns(texts), MODEL), unit)
     kept = set(np.flatnonzero(out.kept[units.first[:-1]]))
+    pieces = [texts[t][a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
     for own, protected in ends(units, 3, 3, 8).values():
-        if kept & own - protected:
+        # A sentence of a script without blanks is cut off where it does not fit.
+        if kept & own - protected and not any(is_unspaced(pieces[i]) for i in own):
             assert protected <= kept
 
 
@@ -318,3 +320,66 @@ def test_scores_are_remembered_by_turn():
     read = MODEL.tokens_read
     distiller.distill(scored(ENGLISH[::-1]), 30)
     assert MODEL.tokens_read == read
+
+
+@pytest.mark.parametrize("text", ["她在上海的妹妹也喜欢我的烤鸭和茶叶。", "ฉันชอบดื่มชาตอนเช้ากับเพื่อนของฉัน"])
+def test_a_sentence_without_blanks_is_cut_off_and_not_picked_from(text):
+    for budget in range(1, MODEL.count(text), 3):
+        for config in (DistillConfig(), DistillConfig(loss="none")):
+            out = Distiller(MODEL, config).distill(text, budget)
+            assert text.startswith(out.text)
+
+
+def test_a_header_or_a_full_stop_alone_is_not_kept():
+    turns = [Turn("Cid: Marvellous!", header=5, score=1.0), Turn("Ann: Yes, on Monday at the harbour.", 5, 0.0)]
+    for budget in range(1, 30):
+        out = Distiller(MODEL, DistillConfig(loss="none", filler=None)).distill(turns, budget)
+        for line in out.text.splitlines():
+            assert any(map(str.isalnum, line.split(": ", 1)[-1].strip("CidAn:")))
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ({"score": float("nan")}, ValueError),
+        ({"score": 10**400}, ValueError),
+        ({"score": True}, ValueError),
+        ({"score": 1 + 2j}, ValueError),
+        ({"header": True}, TypeError),
+        ({"header": 1.0}, TypeError),
+    ],
+)
+def test_bad_turns_are_refused(bad, error):
+    with pytest.raises(error, match=next(iter(bad))):
+        Turn("abc", **bad)
+
+
+@pytest.mark.parametrize("query", [5, ["a"], b"x"])
+def test_a_query_must_be_a_string(query):
+    with pytest.raises(TypeError, match="query must be a string or None"):
+        Distiller(MODEL).distill("a b c", 1, query)
+
+
+@pytest.mark.parametrize("query", ["", " ", "?!", "🎨"])
+def test_a_query_without_a_word_asks_nothing(query):
+    turns = ["Ann: I paint. The lake is blue.", "Bob: I climb mountains in May."]
+    silent = Distiller(MODEL).distill(turns, 12)
+    assert Distiller(MODEL).distill(turns, 12, query).text == silent.text
+
+
+def test_large_scores_keep_their_order():
+    turns = [Turn("Ann: I paint.", 5, -1e308), Turn("Bob: I climb.", 5, 1e308), Turn("Cid: I sing.", 5, 0.0)]
+    out = Distiller(MODEL, DistillConfig(loss="none")).distill(turns, MODEL.count("Bob: I climb."))
+    assert out.text == "Bob: I climb."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"filler": "x"}, {"multipliers": 3}, {"headers": 7}, {"impute": "no"}, {"keep": True}, {"lexical": 1e308}],
+)
+def test_bad_settings_are_refused(change):
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        DistillConfig(**change)
+    assert DistillConfig(lexical=np.float32(1)).lexical == 1
+    with pytest.raises(ConfigError, match="config must be a DistillConfig or None"):
+        Distiller(MODEL, {})
