@@ -74,7 +74,7 @@ def test_speakers_are_headers_and_scores_order_the_turns(tmp_path, capsys):
     assert report["status"] == "compressed"
     assert run(file, "--budget", 60, "--show") == 0
     shown = capsys.readouterr().out
-    assert all(word in shown for turn in TURNS for word in turn.split())
+    assert all(word in shown.replace("~~", "") for turn in TURNS for word in turn.split())
 
 
 @pytest.mark.parametrize(
