@@ -1,11 +1,12 @@
 """Reproduce a table of the papers on your own copy of the data."""
 
 import argparse
+import json
 import sys
 from typing import Any
 
 from gemjax.commands import eval_compression, next_action
-from gemjax.commands.files import print_json, write_atomically
+from gemjax.commands.files import check_writable, print_json, report_to, write_atomically
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 
 
@@ -80,6 +81,8 @@ def _gem(arguments: argparse.Namespace) -> int:
 
 
 def _locomo(arguments: argparse.Namespace) -> int:
+    check_writable(arguments.output)
+
     from rich.console import Console
 
     from gemjax.encoders import as_encoder
@@ -98,16 +101,8 @@ def _locomo(arguments: argparse.Namespace) -> int:
                 conversations, corpora, methods, resamples=max(0, arguments.resamples), progress=status.update
             )
     report["encoder"] = encoder.name
-    if arguments.output:
-        import json
-
-        write_atomically(arguments.output, json.dumps(report, indent=1) + "\n")
-    if arguments.json:
-        print_json(report)
-    elif arguments.tune:
-        _print_tuning(report)
-    else:
-        _print_tables(report)
+    shown = print_json if arguments.json else _print_tuning if arguments.tune else _print_tables
+    report_to(arguments.output, json.dumps(report, indent=1) + "\n", lambda: shown(report))
     return 0
 
 

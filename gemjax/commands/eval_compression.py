@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from gemjax.commands.files import check_writable, print_json, write_atomically
+from gemjax.commands.files import check_writable, print_json, report_to
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, vector_directory
 
 # A wait that is worth a line of its own.
@@ -133,14 +133,16 @@ def run(arguments: argparse.Namespace) -> int:
         "sample": arguments.sample,
         "seed": arguments.seed,
     }
-    if arguments.output:
-        write_atomically(arguments.output, json.dumps(report, indent=1) + "\n")
-    if arguments.json:
-        print_json(report)
-    else:
-        from gemjax.commands.compression_tables import print_report
 
-        print_report(report, Console(width=None if sys.stdout.isatty() else 160, highlight=False))
+    def show() -> None:
+        if arguments.json:
+            print_json(report)
+        else:
+            from gemjax.commands.compression_tables import print_report
+
+            print_report(report, Console(width=None if sys.stdout.isatty() else 160, highlight=False))
+
+    report_to(arguments.output, json.dumps(report, indent=1) + "\n", show)
     if report["interrupted"]:
         errors.print("interrupted: the finished methods are above; run again to go on, what was read is kept")
         return 130

@@ -116,6 +116,19 @@ def test_bad_options(path, words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_written_costs_the_file_alone(path, capsys):
+    assert call(path, "--budgets", "40", "--methods", "random", "--json", "-o", "/dev/full") == 2
+    streams = capsys.readouterr()
+    assert "random" in json.loads(streams.out)["methods"]
+    assert streams.err == "gemjax: /dev/full: No space left on device\n"
+
+
+def test_a_folder_is_refused_before_the_work(path, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("gemjax.commands.eval_compression.language_model", None)
+    assert call(path, "-o", tmp_path) == 2
+    assert capsys.readouterr().err == f"gemjax: {tmp_path}: is a folder; name a file in it\n"
+
+
 def test_bad_files_and_missing_weights(path, tmp_path, capsys, monkeypatch):
     silent = dialogue.conversation(0)
     silent["qa"] = silent["qa"][-1:]
