@@ -62,9 +62,9 @@ def write_atomically(path: str | Path, text: str) -> None:
 
 
 def report_to(path: str | None, text: str, show: Callable[[], None]) -> None:
-    """Show a report and write its text to a file, if one is asked for. Neither failure costs the other. Raises `OSError`.
+    """Show a report and write its text to the file that is asked for, if any. Raises `OSError`.
 
-    The file comes last: one that cannot be written must not take with it what took long to measure.
+    Neither failure costs the other: a full disk or a closed pipe must not take with it what took long to measure.
     """
     try:
         show()
