@@ -54,6 +54,7 @@ def _gem(arguments: argparse.Namespace) -> int:
     from gemjax.encoders import CachedEncoder, as_encoder
     from gemjax.evaluation.gem.report import print_report, save
     from gemjax.evaluation.gem.run import chosen_tables, evaluate
+    from gemjax.terminal import report_console
 
     tables = chosen_tables(arguments.tables)
     disk = None if arguments.no_vector_cache else cache_directory() / "vectors"
@@ -74,7 +75,7 @@ def _gem(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json())
     else:
-        print_report(result, Console(width=None if sys.stdout.isatty() else 200))
+        print_report(result, report_console())
     if result.interrupted:
         return 130
     return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
@@ -107,10 +108,11 @@ def _locomo(arguments: argparse.Namespace) -> int:
 
 
 def _print_tables(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    from gemjax.terminal import print_table, report_console
+
+    console = report_console()
     data = report["data"]
     console.print(
         f"{data['conversations']} conversations, {data['turns']} turns, {data['questions']} questions of which "
@@ -142,7 +144,7 @@ def _print_tables(report: dict[str, Any]) -> None:
             f"+{versus['gained']} -{versus['lost']} p={versus['p']:.2g}" if versus else "",
             f"{entry['hubness@10']['never']:.3f}",
         )
-    console.print(table)
+    print_table(table, console)
     other = Table(title="By depth, cleaned evidence, micro")
     other.add_column("method", no_wrap=True)
     measures = [f"{m}@{k}" for m in ("hit", "recall", "all") for k in report["k"]]
@@ -150,13 +152,13 @@ def _print_tables(report: dict[str, Any]) -> None:
         other.add_column(measure, justify="right")
     for name, entry in report["methods"].items():
         other.add_row(name, *(f"{entry[measure]['cleaned']['micro']:.3f}" for measure in measures))
-    console.print(other)
+    print_table(other, console)
 
 
 def _print_tuning(report: dict[str, Any]) -> None:
-    from rich.console import Console
+    from gemjax.terminal import report_console
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = report_console()
     console.print(f"best on all conversations (n={report['n']}): {report['best']}")
     for name in ("in_sample", "held_out"):
         shown = "  ".join(f"{key} {report[name][key]:.3f}" for key in ("hit@1", "hit@5", "hit@10", "recall@10"))

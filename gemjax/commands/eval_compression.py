@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import time
 from typing import Any
 
@@ -139,8 +138,9 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(report)
         else:
             from gemjax.commands.compression_tables import print_report
+            from gemjax.terminal import report_console
 
-            print_report(report, Console(width=None if sys.stdout.isatty() else 160, highlight=False))
+            print_report(report, report_console())
 
     report_to(arguments.output, json.dumps(report, indent=1) + "\n", show)
     if report["interrupted"]:

@@ -1,7 +1,6 @@
 """`gemjax eval next-action`: what selections cost a small language model's prediction of recorded next actions."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +65,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     from gemjax.evaluation.gem.report import print_report
     from gemjax.evaluation.next_action.report import save
     from gemjax.evaluation.next_action.run import Settings, evaluate
+    from gemjax.terminal import report_console
 
     settings = Settings(
         sample=arguments.sample,
@@ -97,7 +97,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json())
     else:
-        print_report(result, Console(width=None if sys.stdout.isatty() else 200))
+        print_report(result, report_console())
     if result.interrupted:
         return 130
     return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
