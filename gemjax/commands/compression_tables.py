@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.evaluation.compression import BASELINE
+from gemjax.history.replay.readers.recording import counted
 from gemjax.terminal import print_table
 
 _HEADS = {
@@ -21,9 +22,10 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     """Everything in the report: methods, categories, ablations, answer losses and bounds."""
     data = report["data"]
     console.print(
-        f"{report['questions']} of {data['answered']} questions that carry an answer, {data['conversations']} "
-        f"conversations; {report['top']} turns a question by {report['ranking']} ({report['encoder']}); tokens of "
-        f"{report['model']}; ROUGE-L recall by {report['rouge'] or 'rouge-score, which is not installed'}."
+        f"{report['questions']} of {data['answered']} questions that carry an answer, "
+        f"{counted(data['conversations'], 'conversation')}; {counted(report['top'], 'turn')} a question "
+        f"by {report['ranking']} ({report['encoder']}); tokens of {report['model']}; "
+        f"ROUGE-L recall by {report['rouge'] or 'rouge-score, which is not installed'}."
     )
 
     def show(table: Table) -> None:
@@ -91,8 +93,8 @@ def _categories(report: Mapping[str, Any]) -> Table:
 
 def _print_losses(losses: Mapping[str, Any], console: Console) -> None:
     console.print(
-        f"The model's loss of the gold answer, {losses['unit']}, {losses['n']} questions: {losses['full']:.3f} given "
-        f"all turns, {losses['nothing']:.3f} given none."
+        f"The model's loss of the gold answer, {losses['unit']}, {counted(losses['n'], 'question')}: "
+        f"{losses['full']:.3f} given all turns, {losses['nothing']:.3f} given none."
     )
     table = _table(
         "Loss of the gold answer: difference, 95 % t interval, conversations above - below", "budget", "method"

@@ -92,7 +92,7 @@ def _locomo(arguments: argparse.Namespace) -> int:
 
     conversations = locomo.load_locomo(arguments.path)
     encoder = as_encoder(encoder_from(arguments))
-    methods = arguments.methods.split(",") if arguments.methods else None
+    methods = None if arguments.methods is None else [name.strip() for name in arguments.methods.split(",")]
     with Console(file=sys.stderr).status("starting") as status:
         corpora = locomo.encode(conversations, encoder, status.update)
         if arguments.tune:
@@ -110,12 +110,14 @@ def _locomo(arguments: argparse.Namespace) -> int:
 def _print_tables(report: dict[str, Any]) -> None:
     from rich.table import Table
 
+    from gemjax.history.replay.readers.recording import counted
     from gemjax.terminal import print_table, report_console
 
     console = report_console()
     data = report["data"]
     console.print(
-        f"{data['conversations']} conversations, {data['turns']} turns, {data['questions']} questions of which "
+        f"{counted(data['conversations'], 'conversation')}, {counted(data['turns'], 'turn')}, "
+        f"{counted(data['questions'], 'question')} of which "
         f"{data['answered']} carry an answer; evidence: {data['evidence']['malformed']} malformed, "
         f"{data['evidence']['pointing_nowhere']} pointing nowhere, {data['evidence']['questions_without']} questions "
         f"without. Encoder {report['encoder']}."

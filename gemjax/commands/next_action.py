@@ -78,6 +78,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     errors = Console(stderr=True)
     with errors.status("loading the models"):
         model = language_model_from(arguments.model)
+        settings.window_of(model)
         vectors = None if arguments.no_cache else cache_directory() / "vectors"
         encoder = CachedEncoder(as_encoder(encoder_from(arguments)), disk=vectors)
     # Tokens are the work: a bar that counted checkpoints would stand still for a minute at a time.

@@ -16,6 +16,7 @@ from gemjax.errors import ConfigError, RequestError
 from gemjax.evaluation.hubness import hubness, occurrences
 from gemjax.evaluation.rankings import METHODS, Corpus, Method
 from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
+from gemjax.history.replay.readers.recording import counted
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 KS = (1, 5, 10, 50)
@@ -166,7 +167,7 @@ def encode(
     out = []
     for conversation in conversations:
         if progress:
-            progress(f"encoding {conversation.id}: {len(conversation.texts)} turns")
+            progress(f"encoding {conversation.id}: {counted(len(conversation.texts), 'turn')}")
         questions = [question.text for question in conversation.questions]
         texts = list(conversation.texts)
         out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions)))
@@ -275,7 +276,7 @@ def _chosen(methods: dict[str, tuple[str, Method]] | Sequence[str] | None) -> di
     if isinstance(methods, dict):
         return methods
     if unknown := [name for name in methods if name not in METHODS]:
-        raise ConfigError(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
+        raise ConfigError(f"unknown methods {', '.join(map(repr, unknown))}; there are {', '.join(METHODS)}")
     return {name: METHODS[name] for name in methods}
 
 

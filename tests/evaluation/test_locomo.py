@@ -78,7 +78,7 @@ def test_bad_files_and_names(tmp_path, tiny_path, hashing_encoder):
     with pytest.raises(RequestError, match="cannot read"):
         locomo.load_locomo(tmp_path / "absent.json")
     conversations = locomo.load_locomo(tiny_path)
-    with pytest.raises(ConfigError, match="unknown methods fast"):
+    with pytest.raises(ConfigError, match="unknown methods 'fast'"):
         locomo.evaluate(conversations, locomo.encode(conversations, hashing_encoder), ["cosine", "fast"])
 
 

@@ -16,7 +16,7 @@ from rich.table import Table as Shown
 from rich.text import Text
 
 from gemjax.evaluation.gem.run import Evaluation
-from gemjax.evaluation.gem.table import Cell, Table
+from gemjax.evaluation.gem.table import Cell, Table, count_trajectories
 from gemjax.terminal import print_table
 
 Write = Callable[[Path, str], None]
@@ -63,7 +63,10 @@ def print_report(evaluation: Evaluation, console: Console) -> None:
             if line:
                 console.print(line, style="dim", markup=False)
         console.print()
-    console.print(f"{len(evaluation.trajectories)} trajectories; vectors by {evaluation.encoder}.", style="dim")
+    console.print(
+        f"{count_trajectories(len(evaluation.trajectories))}; vectors by {evaluation.encoder}.",
+        style="dim",
+    )
     for line in evaluation.footer:
         console.print(line, style="yellow", markup=False)
 
@@ -120,8 +123,8 @@ def html_page(
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
         f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><h1>{_text(title)}</h1>",
-        f"<p>{len(evaluation.trajectories)} trajectories; vectors by {_text(evaluation.encoder)}. Intervals are 95 % "
-        "bootstrap intervals that resample trajectories.</p>",
+        f"<p>{count_trajectories(len(evaluation.trajectories))}; vectors by {_text(evaluation.encoder)}. "
+        "Intervals are 95 % bootstrap intervals that resample trajectories.</p>",
     ]
     if rows := compared(evaluation.tables):
         body = "".join(
