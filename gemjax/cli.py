@@ -3,8 +3,12 @@
 import argparse
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from gemjax import __version__
 from gemjax.errors import GemjaxError
@@ -29,14 +33,46 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted."""
-    from gemjax.commands.files import one_line
+    """Run one command.
 
+    Returns: the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted, 143 ended by SIGTERM, which
+        like Ctrl-C keeps what is finished.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal or file that cannot show a character gets its code, not a traceback.
             stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
+    with _terminations() as received:
+        status = _status(arguments)
+    return 143 if status == 130 and received else status
+
+
+@contextmanager
+def _terminations() -> Iterator[list[int]]:
+    """While this lasts SIGTERM does what Ctrl-C does; the list fills with the signals that came.
+
+    Only the main thread may set handlers, and who ignores the signal has asked for that.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+        yield received
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from gemjax.commands.files import one_line
+
     try:
         return int(arguments.run(arguments))
     except BrokenPipeError:

@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.evaluation.compression import BASELINE
+from gemjax.history.replay.readers.recording import counted
+from gemjax.terminal import print_table
 
 _HEADS = {
     "recall": "answer words",
@@ -20,21 +22,26 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     """Everything in the report: methods, categories, ablations, answer losses and bounds."""
     data = report["data"]
     console.print(
-        f"{report['questions']} of {data['answered']} questions that carry an answer, {data['conversations']} "
-        f"conversations; {report['top']} turns a question by {report['ranking']} ({report['encoder']}); tokens of "
-        f"{report['model']}; ROUGE-L recall by {report['rouge'] or 'rouge-score, which is not installed'}."
+        f"{report['questions']} of {data['answered']} questions that carry an answer, "
+        f"{counted(data['conversations'], 'conversation')}; {counted(report['top'], 'turn')} a question "
+        f"by {report['ranking']} ({report['encoder']}); tokens of {report['model']}; "
+        f"ROUGE-L recall by {report['rouge'] or 'rouge-score, which is not installed'}."
     )
+
+    def show(table: Table) -> None:
+        print_table(table, console, names=2)
+
     if not report["methods"]:
         console.print("no method was finished")
         return
-    console.print(_kept(report["methods"], "What is left, mean over conversations"))
-    console.print(_differences(report["methods"], "difference", "Difference to truncation in retrieval order"))
-    console.print(_categories(report))
+    show(_kept(report["methods"], "What is left, mean over conversations"))
+    show(_differences(report["methods"], "difference", "Difference to truncation in retrieval order"))
+    show(_categories(report))
     if "ablations" in report:
-        console.print(_kept(report["ablations"], "Ablations: what is left, mean over conversations"))
-        console.print(_differences(report["ablations"], "difference", "Ablations: difference to truncation"))
+        show(_kept(report["ablations"], "Ablations: what is left, mean over conversations"))
+        show(_differences(report["ablations"], "difference", "Ablations: difference to truncation"))
         changed = {name: f"{name}  (from {parent})" for name, parent in report["parents"].items()}
-        console.print(_differences(report["ablations"], "change", "Ablations: what the change does", changed))
+        show(_differences(report["ablations"], "change", "Ablations: what the change does", changed))
     if "answer_loss" in report:
         _print_losses(report["answer_loss"], console)
     if "bounds" in report:
@@ -86,8 +93,8 @@ def _categories(report: Mapping[str, Any]) -> Table:
 
 def _print_losses(losses: Mapping[str, Any], console: Console) -> None:
     console.print(
-        f"The model's loss of the gold answer, {losses['unit']}, {losses['n']} questions: {losses['full']:.3f} given "
-        f"all turns, {losses['nothing']:.3f} given none."
+        f"The model's loss of the gold answer, {losses['unit']}, {counted(losses['n'], 'question')}: "
+        f"{losses['full']:.3f} given all turns, {losses['nothing']:.3f} given none."
     )
     table = _table(
         "Loss of the gold answer: difference, 95 % t interval, conversations above - below", "budget", "method"
@@ -112,7 +119,7 @@ def _print_losses(losses: Mapping[str, Any], console: Console) -> None:
                 _share(found["conditional"]),
             )
         table.add_section()
-    console.print(table)
+    print_table(table, console, names=2)
 
 
 def _print_bounds(rows: list[dict[str, float]], console: Console) -> None:
@@ -122,7 +129,7 @@ def _print_bounds(rows: list[dict[str, float]], console: Console) -> None:
     for row in rows:
         sizes = (f"{row[key]:.3g}" for key in ("bound", "first_order", "change"))
         table.add_row(f"{row['share']:g}", str(row["n"]), *sizes, f"{row['held']} of {row['n']}")
-    console.print(table)
+    print_table(table, console)
 
 
 def difference(found: Mapping[str, Any]) -> str:

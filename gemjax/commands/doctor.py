@@ -83,5 +83,5 @@ def _caches() -> dict[str, str]:
         for child in sorted(root.iterdir()):
             files = [child] if child.is_file() else [f for f in child.rglob("*") if f.is_file()]
             total = sum(f.stat().st_size for f in files)
-            sizes[child.name] = f"{total / 1e6:.1f} MB in {len(files)} files"
+            sizes[child.name] = f"{total / 1e6:.1f} MB in {len(files)} file{'s' * (len(files) != 1)}"
     return sizes

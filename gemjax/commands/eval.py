@@ -1,11 +1,12 @@
 """Reproduce a table of the papers on your own copy of the data."""
 
 import argparse
+import json
 import sys
 from typing import Any
 
 from gemjax.commands import eval_compression, next_action
-from gemjax.commands.files import print_json, write_atomically
+from gemjax.commands.files import check_writable, print_json, report_to, write_atomically
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 
 
@@ -53,6 +54,7 @@ def _gem(arguments: argparse.Namespace) -> int:
     from gemjax.encoders import CachedEncoder, as_encoder
     from gemjax.evaluation.gem.report import print_report, save
     from gemjax.evaluation.gem.run import chosen_tables, evaluate
+    from gemjax.terminal import report_console
 
     tables = chosen_tables(arguments.tables)
     disk = None if arguments.no_vector_cache else cache_directory() / "vectors"
@@ -73,13 +75,15 @@ def _gem(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json())
     else:
-        print_report(result, Console(width=None if sys.stdout.isatty() else 200))
+        print_report(result, report_console())
     if result.interrupted:
         return 130
     return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
 
 
 def _locomo(arguments: argparse.Namespace) -> int:
+    check_writable(arguments.output)
+
     from rich.console import Console
 
     from gemjax.encoders import as_encoder
@@ -88,7 +92,7 @@ def _locomo(arguments: argparse.Namespace) -> int:
 
     conversations = locomo.load_locomo(arguments.path)
     encoder = as_encoder(encoder_from(arguments))
-    methods = arguments.methods.split(",") if arguments.methods else None
+    methods = None if arguments.methods is None else [name.strip() for name in arguments.methods.split(",")]
     with Console(file=sys.stderr).status("starting") as status:
         corpora = locomo.encode(conversations, encoder, status.update)
         if arguments.tune:
@@ -98,27 +102,22 @@ def _locomo(arguments: argparse.Namespace) -> int:
                 conversations, corpora, methods, resamples=max(0, arguments.resamples), progress=status.update
             )
     report["encoder"] = encoder.name
-    if arguments.output:
-        import json
-
-        write_atomically(arguments.output, json.dumps(report, indent=1) + "\n")
-    if arguments.json:
-        print_json(report)
-    elif arguments.tune:
-        _print_tuning(report)
-    else:
-        _print_tables(report)
+    shown = print_json if arguments.json else _print_tuning if arguments.tune else _print_tables
+    report_to(arguments.output, json.dumps(report, indent=1) + "\n", lambda: shown(report))
     return 0
 
 
 def _print_tables(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    from gemjax.history.replay.readers.recording import counted
+    from gemjax.terminal import print_table, report_console
+
+    console = report_console()
     data = report["data"]
     console.print(
-        f"{data['conversations']} conversations, {data['turns']} turns, {data['questions']} questions of which "
+        f"{counted(data['conversations'], 'conversation')}, {counted(data['turns'], 'turn')}, "
+        f"{counted(data['questions'], 'question')} of which "
         f"{data['answered']} carry an answer; evidence: {data['evidence']['malformed']} malformed, "
         f"{data['evidence']['pointing_nowhere']} pointing nowhere, {data['evidence']['questions_without']} questions "
         f"without. Encoder {report['encoder']}."
@@ -147,7 +146,7 @@ def _print_tables(report: dict[str, Any]) -> None:
             f"+{versus['gained']} -{versus['lost']} p={versus['p']:.2g}" if versus else "",
             f"{entry['hubness@10']['never']:.3f}",
         )
-    console.print(table)
+    print_table(table, console)
     other = Table(title="By depth, cleaned evidence, micro")
     other.add_column("method", no_wrap=True)
     measures = [f"{m}@{k}" for m in ("hit", "recall", "all") for k in report["k"]]
@@ -155,13 +154,13 @@ def _print_tables(report: dict[str, Any]) -> None:
         other.add_column(measure, justify="right")
     for name, entry in report["methods"].items():
         other.add_row(name, *(f"{entry[measure]['cleaned']['micro']:.3f}" for measure in measures))
-    console.print(other)
+    print_table(other, console)
 
 
 def _print_tuning(report: dict[str, Any]) -> None:
-    from rich.console import Console
+    from gemjax.terminal import report_console
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = report_console()
     console.print(f"best on all conversations (n={report['n']}): {report['best']}")
     for name in ("in_sample", "held_out"):
         shown = "  ".join(f"{key} {report[name][key]:.3f}" for key in ("hit@1", "hit@5", "hit@10", "recall@10"))

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import sys
 import time
 from typing import Any
 
-from gemjax.commands.files import check_writable, print_json, write_atomically
+from gemjax.commands.files import check_writable, print_json, report_to
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, vector_directory
 
 # A wait that is worth a line of its own.
@@ -29,7 +28,7 @@ def add_arguments(sets: Any) -> None:
     parser.add_argument(
         "--sample", type=_count, metavar="N", help="questions, in equal shares of each kind (default: all)"
     )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the samples (default 0)")
+    parser.add_argument("--seed", type=_from_zero, default=0, metavar="N", help="of the samples (default 0)")
     parser.add_argument("--methods", metavar="A,B", help="only these methods (and truncation, the baseline)")
     parser.add_argument(
         "--each-question",
@@ -47,14 +46,14 @@ def add_arguments(sets: Any) -> None:
     parser.add_argument("--ablations", action="store_true", help="take the default and the printed method apart too")
     parser.add_argument(
         "--losses",
-        type=_count,
+        type=_from_zero,
         default=0,
         metavar="N",
         help="the model's loss of the gold answer on N questions (slow)",
     )
     parser.add_argument(
         "--bounds",
-        type=_count,
+        type=_from_zero,
         default=0,
         metavar="N",
         help="the bound beside the measured change on N questions (slow)",
@@ -97,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         status.update(f"retrieving by {arguments.ranking}")
         rankings = [retrieve(corpus, arguments.top) for corpus in corpora]
     chosen = cases(conversations, rankings, sample=arguments.sample, seed=arguments.seed)
-    if arguments.each_question is None and not each and (arguments.ablations or not arguments.methods):
+    if arguments.each_question is None and not each and (arguments.ablations or arguments.methods is None):
         errors.print(
             "without --sample: not fdtd-paper, self-information, nor what else reads all turns for every question "
             "(--each-question runs them)",
@@ -133,14 +132,17 @@ def run(arguments: argparse.Namespace) -> int:
         "sample": arguments.sample,
         "seed": arguments.seed,
     }
-    if arguments.output:
-        write_atomically(arguments.output, json.dumps(report, indent=1) + "\n")
-    if arguments.json:
-        print_json(report)
-    else:
-        from gemjax.commands.compression_tables import print_report
 
-        print_report(report, Console(width=None if sys.stdout.isatty() else 160, highlight=False))
+    def show() -> None:
+        if arguments.json:
+            print_json(report)
+        else:
+            from gemjax.commands.compression_tables import print_report
+            from gemjax.terminal import report_console
+
+            print_report(report, report_console())
+
+    report_to(arguments.output, json.dumps(report, indent=1) + "\n", show)
     if report["interrupted"]:
         errors.print("interrupted: the finished methods are above; run again to go on, what was read is kept")
         return 130
@@ -190,7 +192,7 @@ def _count(text: str) -> int:
     return _whole(text, 1)
 
 
-def _seed(text: str) -> int:
+def _from_zero(text: str) -> int:
     return _whole(text, 0)
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,12 @@ def read_request(path: str) -> tuple[Any, str | None]:
 
 
 def check_writable(path: str | None) -> None:
-    """Raise `RequestError` for a target whose folder is missing, before any work is done for it."""
-    if path not in (None, "-") and not Path(path).resolve().parent.is_dir():
+    """Raise `RequestError` for a target that is a folder or whose folder is missing, before any work is done for it."""
+    if path is None or path == "-":
+        return
+    if Path(path).is_dir():
+        raise RequestError(f"{path}: is a folder; name a file in it")
+    if not Path(path).resolve().parent.is_dir():
         raise RequestError(f"{path}: its folder does not exist")
 
 
@@ -49,7 +54,27 @@ def write_atomically(path: str | Path, text: str) -> None:
 
     A link is followed, the old file's mode is kept, and what is no regular file (a device, a pipe) is written to.
     """
-    target = Path(path).resolve()
+    try:
+        _write(Path(path).resolve(), text)
+    except OSError as error:
+        # The name that the caller gave: what failed may be a temporary file, or a stream without a name.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def report_to(path: str | None, text: str, show: Callable[[], None]) -> None:
+    """Show a report and write its text to the file that is asked for, if any. Raises `OSError`.
+
+    Neither failure costs the other: a full disk or a closed pipe must not take with it what took long to measure.
+    """
+    try:
+        show()
+        sys.stdout.flush()
+    finally:
+        if path:
+            write_atomically(path, text)
+
+
+def _write(target: Path, text: str) -> None:
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8") as stream:
             stream.write(text)
@@ -63,10 +88,8 @@ def write_atomically(path: str | Path, text: str) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)
         Path(temporary).replace(target)
-    except BaseException as error:
+    except BaseException:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -1,7 +1,6 @@
 """`gemjax eval next-action`: what selections cost a small language model's prediction of recorded next actions."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +65,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     from gemjax.evaluation.gem.report import print_report
     from gemjax.evaluation.next_action.report import save
     from gemjax.evaluation.next_action.run import Settings, evaluate
+    from gemjax.terminal import report_console
 
     settings = Settings(
         sample=arguments.sample,
@@ -78,6 +78,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     errors = Console(stderr=True)
     with errors.status("loading the models"):
         model = language_model_from(arguments.model)
+        settings.window_of(model)
         vectors = None if arguments.no_cache else cache_directory() / "vectors"
         encoder = CachedEncoder(as_encoder(encoder_from(arguments)), disk=vectors)
     # Tokens are the work: a bar that counted checkpoints would stand still for a minute at a time.
@@ -97,7 +98,7 @@ def _next_action(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json())
     else:
-        print_report(result, Console(width=None if sys.stdout.isatty() else 200))
+        print_report(result, report_console())
     if result.interrupted:
         return 130
     return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0

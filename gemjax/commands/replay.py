@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     from gemjax.history.replay import Prices
     from gemjax.history.replay import run as replay
 
-    if arguments.methods and arguments.policy:
+    if arguments.methods is not None and arguments.policy:
         raise ConfigError("use either --policy or --methods; a policy is a method too")
-    methods = arguments.methods.split(",") if arguments.methods else None
+    methods = None if arguments.methods is None else arguments.methods.split(",")
     if methods is None and arguments.policy:
         methods = ["none", arguments.policy]
     report = replay(

@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
             for problem in sorted(listed, key=lambda p: p.index):
                 print(f"{name}: {problem.severity}: {problem}")
             if not parsed.problems:
-                size = f"{len(parsed.messages)} messages, {len(parsed.blocks)} blocks"
+                messages, blocks = len(parsed.messages), len(parsed.blocks)
+                size = f"{messages} message{'s' * (messages != 1)}, {blocks} block{'s' * (blocks != 1)}"
                 print(f"{name}: valid ({parsed.format.name}, {size})")
     if arguments.json:
         print_json(found)

@@ -57,7 +57,8 @@ METHODS: dict[str, Method] = {
 def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -> dict[str, Method]:
     """Methods by name; None: the standard ones, without those that read for every question unless `each_question`.
 
-    The baseline always comes first: every table states differences to it. Raises ConfigError for an unknown name.
+    The baseline always comes first: every table states differences to it. Raises ConfigError for an unknown name and
+    for an empty list.
     """
     if names is None:
         return {
@@ -65,6 +66,8 @@ def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -
             for name, method in METHODS.items()
             if method.standard and (each_question or method.reads != "questions")
         }
+    if not names:
+        raise ConfigError(f"no method is named; there are {', '.join(METHODS)}")
     if unknown := [name for name in names if name not in METHODS]:
         raise ConfigError(f"unknown methods {', '.join(map(repr, unknown))}; there are {', '.join(METHODS)}")
     return {name: METHODS[name] for name in (BASELINE, *names)}

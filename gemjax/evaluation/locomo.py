@@ -16,6 +16,7 @@ from gemjax.errors import ConfigError, RequestError
 from gemjax.evaluation.hubness import hubness, occurrences
 from gemjax.evaluation.rankings import METHODS, Corpus, Method
 from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
+from gemjax.history.replay.readers.recording import counted
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 KS = (1, 5, 10, 50)
@@ -31,7 +32,7 @@ class Question:
     text: str
     category: int
     answered: bool
-    """Carries the field `answer`: the paper's 1,542 questions are those."""
+    """Carries the field `answer`, and not null: the paper's 1,542 questions are those."""
     literal: tuple[str, ...]
     gold: tuple[int, ...]
     answer: str = ""
@@ -48,9 +49,11 @@ class Conversation:
 
 
 def load_locomo(path: str | os.PathLike[str]) -> list[Conversation]:
-    """Read conversations in LoCoMo's original schema. Raises RequestError naming what is wrong."""
+    """Read conversations in LoCoMo's original schema. Raises RequestError naming what is wrong, and where."""
     try:
         data = json.loads(Path(path).read_text("utf-8"))
+    except RecursionError:
+        raise RequestError(f"cannot read {path}: it is nested too deeply") from None
     except (OSError, ValueError) as exc:
         raise RequestError(f"cannot read {path}: {exc}") from exc
     if not isinstance(data, list) or not data:
@@ -59,9 +62,28 @@ def load_locomo(path: str | os.PathLike[str]) -> list[Conversation]:
     for number, sample in enumerate(data):
         try:
             out.append(_conversation(sample, number))
-        except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            raise RequestError(f"{path}: conversation {number} is not in LoCoMo's schema ({exc!r})") from exc
+        except _SchemaError as exc:
+            raise RequestError(f"{path}: conversation {number} is not in LoCoMo's schema ({exc})") from exc
     return out
+
+
+class _SchemaError(Exception):
+    """What is wrong in a conversation, and where in it."""
+
+
+def _field(holder: dict[str, Any], key: str, kind: type, what: str, where: str) -> Any:
+    """`holder[key]`, which must be there and of its kind; a bool is no number."""
+    if key not in holder:
+        raise _SchemaError(f"{where}has no {key!r}")
+    value = holder[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise _SchemaError(f"{where}{key!r} must be {what}, got {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def turn_text(turn: dict[str, Any]) -> str:
@@ -70,24 +92,63 @@ def turn_text(turn: dict[str, Any]) -> str:
     return f"{text} [{turn['blip_caption']}]" if turn.get("blip_caption") else text
 
 
-def _conversation(sample: dict[str, Any], number: int) -> Conversation:
-    sessions = sample["conversation"]
+def _conversation(sample: Any, number: int) -> Conversation:
+    if not isinstance(sample, dict):
+        raise _SchemaError(f"expected an object, got {_short(sample)}")
+    sessions = _field(sample, "conversation", dict, "an object", "")
     numbers = sorted(int(m[1]) for key in sessions if (m := re.fullmatch(r"session_(\d+)", key)))
-    turns = [turn for n in numbers for turn in sessions[f"session_{n}"]]
-    ids = tuple(str(turn["dia_id"]) for turn in turns)
+    ids: list[str] = []
+    texts: list[str] = []
+    for n in numbers:
+        for at, turn in enumerate(_field(sessions, f"session_{n}", list, "a list of turns", "")):
+            where = f"session_{n}, turn {at}: "
+            ids.append(_turn_id(turn, where))
+            texts.append(turn_text(turn))
+    if not ids:
+        raise _SchemaError("it has no turns: no session_1, session_2, ... with a turn in it")
     place = {_normal(id): i for i, id in enumerate(ids)}
-    questions = []
-    for qa in sample["qa"]:
-        literal = tuple(str(e) for e in qa.get("evidence") or ())
-        named = (_normal(id) for entry in literal for id in re.findall(r"D:?\d+:\d+", entry))
-        gold = sorted({place[id] for id in named if id in place})
-        answer = str(qa.get("answer", ""))
-        questions.append(
-            Question(str(qa["question"]), int(qa["category"]), "answer" in qa, literal, tuple(gold), answer)
-        )
-    return Conversation(
-        str(sample.get("sample_id", number)), ids, tuple(turn_text(turn) for turn in turns), tuple(questions)
-    )
+    questions = [
+        _question(qa, f"question {at}: ", place)
+        for at, qa in enumerate(_field(sample, "qa", list, "a list of questions", ""))
+    ]
+    return Conversation(str(sample.get("sample_id", number)), tuple(ids), tuple(texts), tuple(questions))
+
+
+def _turn_id(turn: Any, where: str) -> str:
+    """The id of a turn whose fields are all of their kinds."""
+    if not isinstance(turn, dict):
+        raise _SchemaError(f"{where}expected an object, got {_short(turn)}")
+    for key in ("speaker", "text"):
+        _field(turn, key, str, "a string", where)
+    if turn.get("blip_caption") is not None:
+        _field(turn, "blip_caption", str, "a string", where)
+    id = _field(turn, "dia_id", str, "a string", where)
+    if len(re.findall(r"\d+", id)) != 2:
+        raise _SchemaError(f"{where}'dia_id' must name session and turn, such as 'D1:3', got {_short(id)}")
+    return str(id)
+
+
+def _question(qa: Any, where: str, place: dict[tuple[int, int], int]) -> Question:
+    if not isinstance(qa, dict):
+        raise _SchemaError(f"{where}expected an object, got {_short(qa)}")
+    text = _field(qa, "question", str, "a string", where)
+    category = _field(qa, "category", int, "a number from 1 to 5", where)
+    if category not in CATEGORIES:
+        raise _SchemaError(f"{where}'category' must be a number from 1 to 5, got {category}")
+    evidence = qa.get("evidence")
+    if isinstance(evidence, str):
+        evidence = [evidence]
+    if evidence is not None and not (isinstance(evidence, list) and all(isinstance(e, str) for e in evidence)):
+        raise _SchemaError(f"{where}'evidence' must be a list of strings, got {_short(evidence)}")
+    answer = qa.get("answer")
+    # Years and counts stand as bare numbers in the original file.
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float | None):
+        raise _SchemaError(f"{where}'answer' must be a string or a number, got {_short(answer)}")
+    literal = tuple(evidence or ())
+    named = (_normal(id) for entry in literal for id in re.findall(r"D:?\d+:\d+", entry))
+    gold = sorted({place[id] for id in named if id in place})
+    answered = answer is not None
+    return Question(text, category, answered, literal, tuple(gold), str(answer) if answered else "")
 
 
 def _normal(id: str) -> tuple[int, int]:
@@ -106,7 +167,7 @@ def encode(
     out = []
     for conversation in conversations:
         if progress:
-            progress(f"encoding {conversation.id}: {len(conversation.texts)} turns")
+            progress(f"encoding {conversation.id}: {counted(len(conversation.texts), 'turn')}")
         questions = [question.text for question in conversation.questions]
         texts = list(conversation.texts)
         out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions)))
@@ -215,7 +276,7 @@ def _chosen(methods: dict[str, tuple[str, Method]] | Sequence[str] | None) -> di
     if isinstance(methods, dict):
         return methods
     if unknown := [name for name in methods if name not in METHODS]:
-        raise ConfigError(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
+        raise ConfigError(f"unknown methods {', '.join(map(repr, unknown))}; there are {', '.join(METHODS)}")
     return {name: METHODS[name] for name in methods}
 
 

@@ -52,9 +52,10 @@ class GEMConfig:
             raise ConfigError(f"rules must be a sequence of rules, got {self.rules!r}") from None
         names = []
         for rule in self.rules:
-            if not (callable(rule) and isinstance(getattr(rule, "name", None), str)):
-                raise ConfigError(f"a rule must be callable and have a name, got {rule!r}")
-            names.append(rule.name)
+            name = getattr(rule, "name", None)
+            if not (callable(rule) and isinstance(name, str) and name):
+                raise ConfigError(f"a rule must be callable and have a name that is not empty, got {rule!r}")
+            names.append(name)
         if repeated := sorted({n for n in names if names.count(n) > 1}):
             raise ConfigError(f"rule names must be unique, got {', '.join(repeated)} more than once")
         for field in ("capacity", "min_blocks", "max_sessions"):

@@ -47,6 +47,21 @@ def _count(rule: object, field: str, least: int = 1) -> None:
         )
 
 
+def _check_name(rule: object, name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{type(rule).__name__}(name=...) must be a non-empty string, got {name!r}")
+
+
+def _check_switch(rule: object, field: str) -> None:
+    value = getattr(rule, field)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{type(rule).__name__}({field}=...) must be True or False, got {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _ago(view: EvidenceView, index: int) -> str:
     back = len(view) - 1 - index
     return "in the latest block" if back == 0 else f"{back} block{'s' * (back > 1)} ago"
@@ -73,6 +88,7 @@ class Recent:
     queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
@@ -89,6 +105,7 @@ class Goal:
     queries: ClassVar[tuple[str, ...]] = ("goal",)
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
@@ -118,7 +135,9 @@ class State:
     queries: ClassVar[tuple[str, ...]] = ("state",)
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
+        _check_switch(self, "outside_recent")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
         candidates = self._candidates(view)
@@ -197,6 +216,7 @@ class Errors:
     queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
         _count(self, "window")
 
@@ -220,8 +240,9 @@ class Sources:
     queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
-        if not isinstance(self.share, int | float) or isinstance(self.share, bool) or not 0 <= self.share <= 1:
+        if not _is_number(self.share) or not 0 <= self.share <= 1:
             raise ConfigError(f"Sources(share=...) must be a number from 0 to 1, got {self.share!r}")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:
@@ -263,13 +284,15 @@ class Affinity:
     name: str = dataclasses.field(default="affinity", kw_only=True)
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
-        if self.query not in QUERIES:
+        if not isinstance(self.query, str) or self.query not in QUERIES:
             raise ConfigError(f"Affinity(query=...) must be one of {', '.join(QUERIES)}, got {self.query!r}")
         for field in ("path_bonus", "length_penalty"):
             value = getattr(self, field)
-            if not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
+            if not _is_number(value) or not np.isfinite(value) or value < 0:
                 raise ConfigError(f"Affinity({field}=...) must be a number of at least 0, got {value!r}")
+        _check_switch(self, "distinct")
         if not isinstance(self.outside, tuple) or not all(isinstance(rule, str) for rule in self.outside):
             raise ConfigError(f"Affinity(outside=...) must be a tuple of names of rules, got {self.outside!r}")
 
@@ -323,6 +346,7 @@ class Balance:
     queries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self, self.name)
         _count(self, "keep")
 
     def __call__(self, view: EvidenceView) -> dict[int, str]:

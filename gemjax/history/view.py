@@ -55,7 +55,7 @@ class EvidenceView:
         return len(self.blocks)
 
     def similarity(self, query: str) -> np.ndarray:
-        """Cosine of every block with a query text, float `[n]`; 0 for a block or query without direction.
+        """Cosine of every block with a query text, float `[n]`, read-only; 0 for a block or query without direction.
 
         Args:
             query: a name in `QUERIES`: `"goal"`, `"state"` (goal and latest ACTION), `"action"` (latest ACTION) ...
@@ -70,11 +70,13 @@ class EvidenceView:
             values = np.asarray(self._similarity(query), dtype=np.float64)
             if values.shape != (len(self.blocks),):
                 raise EncoderError(f"similarity({query!r}) must be [{len(self.blocks)}], got {list(values.shape)}")
-            self._similarities[query] = np.where(np.isfinite(values), values, 0.0)
+            values = np.where(np.isfinite(values), values, 0.0)
+            values.flags.writeable = False
+            self._similarities[query] = values
         return self._similarities[query]
 
     def vectors(self) -> np.ndarray:
-        """Unit rows of all blocks, float `[n, d]`; a zero row is a block without direction.
+        """Unit rows of all blocks, float `[n, d]`, read-only; a zero row is a block without direction.
 
         Raises: `EncoderError` without an encoder, or for a wrong shape.
         """
@@ -83,6 +85,9 @@ class EvidenceView:
         rows = np.asarray(self._vectors())
         if rows.ndim != 2 or len(rows) != len(self.blocks):
             raise EncoderError(f"vectors() must be [{len(self.blocks)}, d], got {list(rows.shape)}")
+        # The caller's own array stays writable: only what a rule holds must not change what the next rule sees.
+        rows = rows.view()
+        rows.flags.writeable = False
         return rows
 
     @property
@@ -162,9 +167,13 @@ def apply_rules(rules: Iterable[Rule], view: EvidenceView) -> dict[str, dict[int
     found: dict[str, dict[int, str]] = {}
     for rule in rules:
         try:
-            named = {int(index): str(reason) for index, reason in rule(view).items()}
+            returned = rule(view)
         except GemjaxError:
             raise
+        except Exception as error:
+            raise CallbackError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
+        try:
+            named = {int(index): str(reason) for index, reason in returned.items()}
         except Exception as error:
             came = f"{type(error).__name__}: {error}"
             raise CallbackError(f"rule {rule.name!r} must return block indices with reasons; {came}") from error

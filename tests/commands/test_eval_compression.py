@@ -98,6 +98,10 @@ def test_long_steps_are_announced(path, capsys, monkeypatch):
     ("words", "message"),
     [
         (("--methods", "fast"), "unknown methods 'fast'; there are truncation-retrieved"),
+        (("--methods", ""), "no method is named; there are truncation-retrieved"),
+        (("--methods", " ,"), "no method is named; there are truncation-retrieved"),
+        (("--losses", "-1"), "expected whole numbers of at least 0, got '-1'"),
+        (("--bounds", "-1"), "expected whole numbers of at least 0, got '-1'"),
         (("--ranking", "fast"), "unknown ranking 'fast'; there are cosine"),
         (("-o", "/no/such/folder/x.json"), "its folder does not exist"),
         (("--budgets", "250,0"), "expected whole numbers of at least 1, got '0'"),
@@ -114,6 +118,21 @@ def test_bad_options(path, words, message, capsys):
         status = exit.code
     assert status == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_costs_the_file_alone(path, capsys):
+    words = ("--budgets", "40", "--methods", "random", "--losses", 0, "--bounds", 0)
+    assert call(path, *words, "--json", "-o", "/dev/full") == 2
+    streams = capsys.readouterr()
+    report = json.loads(streams.out)
+    assert "random" in report["methods"] and "answer_loss" not in report and "bounds" not in report
+    assert streams.err == "gemjax: /dev/full: No space left on device\n"
+
+
+def test_a_folder_is_refused_before_the_work(path, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("gemjax.commands.eval_compression.language_model", None)
+    assert call(path, "-o", tmp_path) == 2
+    assert capsys.readouterr().err == f"gemjax: {tmp_path}: is a folder; name a file in it\n"
 
 
 def test_bad_files_and_missing_weights(path, tmp_path, capsys, monkeypatch):

@@ -78,8 +78,71 @@ def test_bad_files_and_names(tmp_path, tiny_path, hashing_encoder):
     with pytest.raises(RequestError, match="cannot read"):
         locomo.load_locomo(tmp_path / "absent.json")
     conversations = locomo.load_locomo(tiny_path)
-    with pytest.raises(ConfigError, match="unknown methods fast"):
+    with pytest.raises(ConfigError, match="unknown methods 'fast'"):
         locomo.evaluate(conversations, locomo.encode(conversations, hashing_encoder), ["cosine", "fast"])
+
+
+def changed(tiny_path, change):
+    """Writes the made-up data with one thing changed in its second conversation."""
+    data = json.loads(tiny_path.read_text())
+    change(data[1])
+    tiny_path.write_text(json.dumps(data))
+    return tiny_path
+
+
+def put(value, *keys):
+    def change(sample):
+        for key in keys[:-1]:
+            sample = sample[key]
+        sample[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put(None, "conversation", "session_1", 2, "text"), "session_1, turn 2: 'text' must be a string, got None"),
+        (put(7, "conversation", "session_1", 2, "speaker"), "session_1, turn 2: 'speaker' must be a string, got 7"),
+        (put([1], "conversation", "session_1", 2, "blip_caption"), r"'blip_caption' must be a string, got \[1\]"),
+        (put("D", "conversation", "session_1", 2, "dia_id"), "turn 2: 'dia_id' must name session and turn, .* got 'D'"),
+        (put("hello", "conversation", "session_1", 2), "session_1, turn 2: expected an object, got 'hello'"),
+        (put({}, "conversation", "session_1", 2), "session_1, turn 2: has no 'speaker'"),
+        (put("hello", "conversation", "session_1"), "'session_1' must be a list of turns, got 'hello'"),
+        (put({"session_1": []}, "conversation"), "it has no turns"),
+        (put({}, "conversation"), "it has no turns"),
+        (put([], "conversation"), "'conversation' must be an object"),
+        (put({}, "qa"), "'qa' must be a list of questions"),
+        (put("hello", "qa", 3), "question 3: expected an object"),
+        (put(None, "qa", 3, "question"), "question 3: 'question' must be a string, got None"),
+        (put(99, "qa", 3, "category"), "question 3: 'category' must be a number from 1 to 5, got 99"),
+        (put(True, "qa", 3, "category"), "question 3: 'category' must be a number from 1 to 5, got True"),
+        (put("4", "qa", 3, "category"), "question 3: 'category' must be a number from 1 to 5, got '4'"),
+        (put([1], "qa", 3, "evidence"), r"question 3: 'evidence' must be a list of strings, got \[1\]"),
+        (put(["x" * 99], "qa", 3, "answer"), r"question 3: 'answer' must be a string or a number, got \['x+\.\.\."),
+    ],
+)
+def test_what_is_not_in_the_schema_is_refused_with_its_place(tiny_path, change, message):
+    with pytest.raises(RequestError, match=f"tiny.json: conversation 1 is not in LoCoMo's schema \\(.*{message}"):
+        locomo.load_locomo(changed(tiny_path, change))
+
+
+def test_no_answer_and_evidence_in_one_string(tiny_path):
+    def change(sample):
+        sample["qa"][0]["answer"] = None
+        sample["qa"][1]["evidence"] = "D1:2; D1:3"
+        sample["qa"][2]["evidence"] = None
+
+    first, second, third = locomo.load_locomo(changed(tiny_path, change))[1].questions[:3]
+    assert not first.answered and first.answer == ""
+    assert second.literal == ("D1:2; D1:3",) and second.gold == (1, 2)
+    assert third.literal == () and third.gold == ()
+
+
+def test_a_deeply_nested_file(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(RequestError, match="nested too deeply"):
+        locomo.load_locomo(tmp_path / "deep.json")
 
 
 def test_bm25_finds_words():

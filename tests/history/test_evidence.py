@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.errors import ConfigError, EncoderError
+from gemjax.errors import CallbackError, ConfigError, EncoderError
 from gemjax.history.evidence import (
     DEFAULT_RULES,
     PAPER_RULES,
@@ -482,12 +482,54 @@ def test_a_rule_that_names_no_block_is_refused():
         (lambda: Affinity(path_bonus=-1), r"Affinity\(path_bonus"),
         (lambda: Affinity(path_bonus=float("inf")), "got inf"),
         (lambda: Affinity(length_penalty="x"), r"Affinity\(length_penalty"),
+        (lambda: Affinity(path_bonus=True), r"Affinity\(path_bonus=...\) must be a number of at least 0, got True"),
+        (lambda: Affinity(length_penalty=False), "got False"),
+        (lambda: Affinity(query=["action"]), r"Affinity\(query=...\) must be one of .*, got \['action'\]"),
+        (lambda: Affinity(distinct=1), r"Affinity\(distinct=...\) must be True or False, got 1"),
+        (lambda: State(outside_recent="no"), r"State\(outside_recent=...\) must be True or False, got 'no'"),
         (lambda: Affinity(query="mood"), "must be one of goal, state, action, turn, trail, got 'mood'"),
     ],
 )
 def test_parameters_are_checked_at_construction(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize("rule", RULES.values())
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_every_rule_needs_a_name(rule, name):
+    with pytest.raises(ConfigError, match=rf"{rule.__name__}\(name=...\) must be a non-empty string, got {name!r}"):
+        rule(name=name)
+
+
+def test_a_rule_cannot_change_what_the_next_one_sees():
+    rows = np.eye(3)
+    view = view_of([made()] * 3, vectors=rows, to_action=[0.25, np.nan, 0.5])
+    for values in (view.vectors(), view.similarity("action")):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 9
+    rows[0, 0] = 2.0  # the owner may
+    assert view.vectors()[0, 0] == 2.0
+    assert view.similarity("action").tolist() == [0.25, 0.0, 0.5]
+
+
+def test_a_rule_that_raises_is_told_from_one_that_returns_nonsense():
+    class Broken:
+        name = "broken"
+
+        def __call__(self, view):
+            return {0: str(1 / 0)}
+
+    class List:
+        name = "list"
+
+        def __call__(self, view):
+            return [0]
+
+    with pytest.raises(CallbackError, match=r"^rule 'broken' raised ZeroDivisionError: division by zero$"):
+        apply_rules((Broken(),), view_of([made()] * 3))
+    with pytest.raises(CallbackError, match=r"^rule 'list' must return block indices with reasons; AttributeError"):
+        apply_rules((List(),), view_of([made()] * 3))
 
 
 def test_presets():

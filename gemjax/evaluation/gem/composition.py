@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from gemjax.evaluation.gem.table import Cell, Row, Table, jsonable, pooled
+from gemjax.evaluation.gem.table import Cell, Row, Table, count_trajectories, jsonable, pooled
 from gemjax.history.replay import Prices, Replay, Trajectory
 from gemjax.history.replay.replay import TrajectoryOutcome
 from gemjax.history.replay.report import Report
@@ -42,7 +42,7 @@ def table_e1(report: Report) -> list[Table]:
             "policy",
             COLUMNS,
             tuple(rows),
-            f"{len(report.outcomes)} trajectories, {report.method('none')['requests']:,} requests",
+            f"{count_trajectories(len(report.outcomes))}, {report.method('none')['requests']:,} requests",
             "260 tasks: 2.69M to 2.11M combined tokens a task, model output included",
             (
                 f"Tokens by {report.counter}.",

@@ -26,6 +26,7 @@ from gemjax.evaluation.gem.table import (
     paired_rows,
     trajectory_means,
 )
+from gemjax.history.replay.readers.recording import counted
 from gemjax.kernels.retention import action_alignment
 from gemjax.kernels.spectrum import centered_spectrum
 
@@ -156,7 +157,7 @@ def table_2(study: Study) -> list[Table]:
             "number of checkpoints not in the text; targeted - matched",
             (
                 "Both conditions take in the same block, the least aligned one outside the core; the paper names none.",
-                f"{left} checkpoints without a pair (everything retained, or no alignment defined) are left out.",
+                f"Left out: {counted(left, 'checkpoint')} without a pair (all retained, or no alignment defined).",
             ),
             jsonable({"trajectory": groups, "blocks": blocks, "values": values, **extra}),
         ),
@@ -176,6 +177,6 @@ def table_2(study: Study) -> list[Table]:
             "effect",
             PAIRED_COLUMNS,
             paired_rows(pairs),
-            f"{int(np.sum(np.isfinite(pairs['T3: targeted - matched'])))} trajectories",
+            counted(int(np.sum(np.isfinite(pairs["T3: targeted - matched"]))), "trajectory", "trajectories"),
         ),
     ]

@@ -13,9 +13,11 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
+from rich.text import Text
 
 from gemjax.evaluation.gem.run import Evaluation
-from gemjax.evaluation.gem.table import Cell, Table
+from gemjax.evaluation.gem.table import Cell, Table, count_trajectories
+from gemjax.terminal import print_table
 
 Write = Callable[[Path, str], None]
 
@@ -51,23 +53,27 @@ def print_report(evaluation: Evaluation, console: Console) -> None:
         # Not the table's own title, which would be broken at the table's width.
         console.print(f"Table {table.name}. {table.title} ({table.n})", style="bold", markup=False)
         shown = Shown(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        shown.add_column(table.head, no_wrap=True)
+        shown.add_column(table.head)
         for column in table.columns:
             shown.add_column(column, justify="right")
         for row in table.rows:
-            shown.add_row(row.label, *(_terminal(cell) for cell in row.cells))
-        console.print(shown)
+            shown.add_row(Text(row.label), *(_in_text(cell) for cell in row.cells))
+        print_table(shown, console)
         for line in (table.definition, f"Paper: {table.paper}" if table.paper else "", *table.notes):
             if line:
                 console.print(line, style="dim", markup=False)
         console.print()
-    console.print(f"{len(evaluation.trajectories)} trajectories; vectors by {evaluation.encoder}.", style="dim")
+    console.print(
+        f"{count_trajectories(len(evaluation.trajectories))}; vectors by {evaluation.encoder}.",
+        style="dim",
+    )
     for line in evaluation.footer:
         console.print(line, style="yellow", markup=False)
 
 
-def _terminal(cell: Cell) -> str:
-    return cell.shown() if cell.paper is None else f"{cell.shown()} (paper {cell.paper:g})"
+def _in_text(cell: Cell) -> str:
+    paper = "" if cell.paper is None else f" (paper {cell.paper:g})"
+    return f"{cell.shown()} {cell.interval()}".strip() + paper
 
 
 def file_name(table: Table) -> str:
@@ -117,8 +123,8 @@ def html_page(
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
         f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><h1>{_text(title)}</h1>",
-        f"<p>{len(evaluation.trajectories)} trajectories; vectors by {_text(evaluation.encoder)}. Intervals are 95 % "
-        "bootstrap intervals that resample trajectories.</p>",
+        f"<p>{count_trajectories(len(evaluation.trajectories))}; vectors by {_text(evaluation.encoder)}. "
+        "Intervals are 95 % bootstrap intervals that resample trajectories.</p>",
     ]
     if rows := compared(evaluation.tables):
         body = "".join(
@@ -176,10 +182,5 @@ def markdown(table: Table, columns: tuple[str, ...] | None = None, rows: Callabl
     for row in table.rows:
         if rows is None or rows(row.label):
             cells = (row.cells[i] for i in wanted)
-            lines.append(f"| {row.label} | " + " | ".join(_markdown_cell(cell) for cell in cells) + " |")
+            lines.append(f"| {row.label} | " + " | ".join(_in_text(cell) for cell in cells) + " |")
     return "\n".join(lines)
-
-
-def _markdown_cell(cell: Cell) -> str:
-    paper = "" if cell.paper is None else f" (paper {cell.paper:g})"
-    return f"{cell.shown()} {cell.interval()}".strip() + paper

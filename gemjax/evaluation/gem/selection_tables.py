@@ -14,12 +14,14 @@ from gemjax.evaluation.gem.table import (
     Row,
     Table,
     by_trajectory,
+    checkpoints_of,
     jsonable,
     paired_rows,
     pooled,
     trajectory_means,
 )
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
+from gemjax.history.replay.readers.recording import counted
 
 BUDGETS = tuple(range(8, 21))
 THRESHOLDS = tuple(round(0.85 + 0.01 * i, 2) for i in range(11))
@@ -94,7 +96,7 @@ class Study:
 
     def n(self, where: np.ndarray | None = None) -> str:
         groups = self.groups if where is None else self.groups[where]
-        return f"{len(groups):,} checkpoints, {len(np.unique(groups))} trajectories"
+        return checkpoints_of(groups)
 
 
 def _grid(
@@ -161,11 +163,11 @@ def table_1(study: Study) -> list[Table]:
             Table(
                 f"{name}-tests",
                 f"Paired differences at the count of {whose}",
-                "Differences of trajectory means; the two columns of p values are corrected together, each by Holm.",
+                "Differences of trajectory means; the p values of a column are corrected together by Holm.",
                 "comparison",
                 PAIRED_COLUMNS,
                 paired_rows(pairs),
-                f"{len(study.trajectories)} trajectories",
+                counted(len(study.trajectories), "trajectory", "trajectories"),
                 raw={"differences": {k: jsonable(v) for k, v in pairs.items()}},
             )
         )

@@ -14,7 +14,18 @@ from gemjax.evaluation.gem.batches import batches
 from gemjax.evaluation.gem.checkpoints import Checkpoints
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import TAU
-from gemjax.evaluation.gem.table import PAIRED_COLUMNS, Cell, Row, Table, by_trajectory, jsonable, paired_rows, pooled
+from gemjax.evaluation.gem.table import (
+    PAIRED_COLUMNS,
+    Cell,
+    Row,
+    Table,
+    by_trajectory,
+    count_trajectories,
+    jsonable,
+    paired_rows,
+    pooled,
+)
+from gemjax.history.replay.readers.recording import counted
 from gemjax.history.vectors import bucket
 from gemjax.kernels.retention import band_energies, low_energy_share
 from gemjax.kernels.selection import residual_completion
@@ -107,7 +118,7 @@ def table_c1(study: Study) -> list[Table]:
         for name, values in (("effective rank", rank), ("r90 / n", share))
         for k in (1, 2)
     }
-    n = f"{len(rank)} trajectories, {sizes[varied].sum():,} blocks"
+    n = f"{count_trajectories(len(rank))}, {sizes[varied].sum():,} blocks"
     notes = [
         "Medians over trajectories, intervals by resampling trajectories. The paper's numbers are its selector "
         "space (32 trajectories, 1,162 blocks, d = 1,024); for isolated blocks (171 trajectories) it prints effective "
@@ -203,7 +214,10 @@ def figure_3(study: Study) -> list[Table]:
             tuple(rows),
             study.n(np.isfinite(low)),
             "figure only; the text says that action information is not confined to the leading directions",
-            (f"{int(np.sum(~np.isfinite(low)))} checkpoints without action energy in the centred span left out.",),
+            (
+                f"Left out: {counted(int(np.sum(~np.isfinite(low))), 'checkpoint')} without action energy "
+                "in the centred span.",
+            ),
             jsonable({"trajectory": study.groups, "blocks": study.sizes, "bands": bands, "m_low": low}),
         )
     ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from gemjax.evaluation.paired import holm, sign_test, wilcoxon
 from gemjax.evaluation.statistics import bootstrap_intervals
+from gemjax.history.replay.readers.recording import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +97,16 @@ def pooled(values: np.ndarray, groups: np.ndarray, paper: float | None = None, d
     values, groups = values[known], groups[known]
     low, high = bootstrap_intervals(values[:, None].astype(np.float64), groups)[0]
     return Cell(float(values.mean(dtype=np.float64)), float(low), float(high), paper, digits)
+
+
+def count_trajectories(number: int) -> str:
+    """`1 trajectory`, `2 trajectories`."""
+    return counted(number, "trajectory", "trajectories")
+
+
+def checkpoints_of(groups: np.ndarray) -> str:
+    """`6 checkpoints, 3 trajectories`, for the trajectory of each checkpoint."""
+    return f"{counted(len(groups), 'checkpoint')}, {count_trajectories(len(np.unique(groups)))}"
 
 
 def trajectory_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import SELECTORS, Values, matched, selections
 from gemjax.evaluation.gem.table import Table
 from gemjax.evaluation.next_action.losses import Losses
-from gemjax.evaluation.next_action.prompts import ACTION_TOKENS, Prompts
+from gemjax.evaluation.next_action.prompts import ACTION_TOKENS, SMALLEST, Prompts
 from gemjax.evaluation.next_action.sampling import stratified
 from gemjax.evaluation.next_action.tables import TABLES, Measured
 from gemjax.history.blocks import Parsed
@@ -61,6 +61,10 @@ class Settings:
             raise ConfigError(f"sample = {self.sample}; expected at least 1 checkpoint")
         if self.count not in ("paper", "default") and not (isinstance(self.count, int) and self.count >= 1):
             raise ConfigError(f"count = {self.count!r}; expected paper, default or a number of blocks, at least 1")
+        if self.window is not None and self.window < 2:
+            raise ConfigError(f"window = {self.window}; expected at least 2 tokens")
+        if self.block_tokens < SMALLEST:
+            raise ConfigError(f"block_tokens = {self.block_tokens}; expected at least {SMALLEST}")
 
     def window_of(self, model: LanguageModel) -> int:
         """Raises `ConfigError` for a window that the model cannot read."""
@@ -159,8 +163,10 @@ def evaluate(
         measured = dataclasses.replace(_measured(done, study, settings), how=how)
         tables = [table for make in TABLES for table in make(measured)]
     if interrupted:
-        of = f" of {len(jobs)}" if jobs else ""
-        footer.append(f"interrupted after {len(done)}{of} checkpoints; run again to go on, vectors and losses are kept")
+        of = f"{len(done)} of " if jobs else ""
+        footer.append(
+            f"interrupted after {of}{counted(len(jobs), 'checkpoint')}; run again to go on, vectors and losses are kept"
+        )
     elif not done:
         footer.append(
             f"no checkpoint was measured ({MIN_BLOCKS} complete blocks and a tool call after them are needed)"
@@ -172,7 +178,7 @@ def evaluate(
 
 def _how(model: LanguageModel, settings: Settings, window: int) -> str:
     wanted = settings.count
-    kept = f"{wanted} blocks" if isinstance(wanted, int) else f"as many blocks as {_WHOSE[wanted]} do"
+    kept = counted(wanted, "block") if isinstance(wanted, int) else f"as many blocks as {_WHOSE[wanted]} do"
     return (
         f"Read by {model.name}: full histories of at most {window:,} tokens, at most {settings.block_tokens} of a "
         f"block or message, and the action's first {ACTION_TOKENS}. Every selector keeps {kept}."
@@ -224,9 +230,10 @@ def _left_out(candidates: _Candidates, settings: Settings, window: int) -> list[
             "is of the earlier part of long runs"
         )
     if candidates.too_short:
+        blocks = counted(settings.count, "block") if isinstance(settings.count, int) else f"{settings.count} blocks"
         lines.append(
             f"{candidates.too_short:,} of {counted(candidates.total, 'checkpoint')} were not drawn from: no more than "
-            f"{settings.count} blocks, so that every selector keeps all of them"
+            f"{blocks}, so that every selector keeps all of them"
         )
     usable = sum(map(len, candidates.fitting.values()))
     if 0 < usable < settings.sample:

@@ -13,12 +13,14 @@ from gemjax.evaluation.gem.table import (
     Row,
     Table,
     by_trajectory,
+    checkpoints_of,
     jsonable,
     number,
     paired_rows,
     trajectory_means,
 )
 from gemjax.evaluation.statistics import bootstrap_statistic, spearman
+from gemjax.history.replay.readers.recording import counted
 
 REFERENCES = ("geometry", "recency")
 PREDICTORS = {
@@ -63,7 +65,7 @@ class Measured:
 
     @property
     def n(self) -> str:
-        return f"{len(self.groups):,} checkpoints, {len(np.unique(self.groups))} trajectories"
+        return checkpoints_of(self.groups)
 
     @cached_property
     def rise(self) -> np.ndarray:
@@ -159,7 +161,7 @@ def table_n2(m: Measured) -> Table:
         "comparison",
         PAIRED_COLUMNS,
         paired_rows(pairs),
-        f"{len(np.unique(m.groups))} trajectories",
+        counted(len(np.unique(m.groups)), "trajectory", "trajectories"),
         raw={"differences": {k: jsonable(v) for k, v in pairs.items()}},
     )
 
@@ -237,7 +239,7 @@ def table_n3(m: Measured) -> list[Table]:
             "comparison",
             PAIRED_COLUMNS,
             paired_rows(pairs),
-            f"{len(np.unique(m.groups))} trajectories",
+            counted(len(np.unique(m.groups)), "trajectory", "trajectories"),
             raw={"differences": {k: jsonable(v) for k, v in pairs.items()}},
         ),
     ]

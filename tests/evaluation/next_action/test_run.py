@@ -221,9 +221,17 @@ def test_commands_that_cannot_run(command, runs, tmp_path, capsys, monkeypatch):
     assert command(tmp_path / "absent") == 2
     assert command(runs, "--sample", 0) == 2
     assert "sample = 0" in capsys.readouterr().err
+    assert command(runs, "--window", 1) == 2
+    assert "window = 1; expected at least 2 tokens" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command(runs, "--count", "many")
     assert "got 'many'" in capsys.readouterr().err
+    monkeypatch.setattr("gemjax.commands.next_action.encoder_from", None)
+    assert command(runs, "--window", 4096) == 2  # before the encoder is loaded
+    assert "window = 4096; tiny reads 2 to 2048" in capsys.readouterr().err
+    monkeypatch.setattr("gemjax.commands.next_action.language_model_from", None)
+    assert main(["eval", "next-action", str(runs), "--block-tokens", "3"]) == 2  # before anything is loaded
+    assert "block_tokens = 3; expected at least 16" in capsys.readouterr().err
     monkeypatch.undo()
     assert main(["eval", "next-action", str(runs), "--model", str(tmp_path / "absent.gguf")]) == 2
     assert "absent.gguf is no file" in capsys.readouterr().err
