@@ -219,8 +219,8 @@ class Distiller:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The order in which units of a sentence that does not fit whole go in, and which of them say something.
 
-        Protected ones first, then words before punctuation, by score. In a script that does not separate words units are single characters, and
-        a choice of them reads as other words: there the sentence is cut off.
+        Protected ones first, then words before punctuation, by score. In a script that does not separate words units
+        are single characters, and a choice of them reads as other words: there the sentence is cut off.
         """
         pieces = [
             read[t].turn.text[a:b] for t, a, b in zip(units.turn[own], units.start[own], units.stop[own], strict=True)
