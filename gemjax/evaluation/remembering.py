@@ -6,8 +6,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gemjax.distill import DistillConfig
@@ -33,7 +31,7 @@ class RememberingModel(LanguageModel):
     def __init__(self, model: LanguageModel, folder: Path | None = None) -> None:
         super().__init__(model.config, model.params, model.tokenizer, name=model.name, source=model.source)
         self._known: dict[bytes, np.ndarray] = {}
-        self._store = None if folder is None else _Store(folder / f"readings-{_fingerprint(model)}.sqlite")
+        self._store = None if folder is None else _Store(folder / f"readings-{model.fingerprint()[:16]}.sqlite")
         # Turns come back with every question, and a question's whole text with every method and budget.
         self._tokens = functools.lru_cache(20_000)(super().tokenize)
         self._counts = functools.lru_cache(2_000)(super().count)
@@ -174,12 +172,3 @@ def _key(kind: bytes, *arrays: np.ndarray) -> bytes:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.digest()
-
-
-def _fingerprint(model: LanguageModel) -> str:
-    """Weights and configuration in 16 letters: another model's readings are never taken for this one's."""
-    digest = hashlib.blake2b(repr(model.config).encode(), digest_size=8)
-    for leaf in jax.tree.leaves(model.params):
-        # Sums of the values and of their sizes; the bytes themselves would cost seconds.
-        digest.update(np.array([jnp.sum(leaf), jnp.sum(jnp.abs(leaf))], np.float32).tobytes())
-    return digest.hexdigest()

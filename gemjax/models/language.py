@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -187,6 +188,13 @@ class LanguageModel:
         """
         opened = open_language_model(model, download=download, device=device, cache_dir=cache_dir)
         return cls(opened.config, opened.params, opened.tokenizer, name=opened.name, source=opened.source)
+
+    def fingerprint(self) -> str:
+        """A digest of the sizes and all weights, 32 letters: a name may stand for other weights tomorrow."""
+        digest = hashlib.blake2b(repr(self.config).encode(), digest_size=16)
+        for leaf in jax.tree.leaves(self.params):
+            digest.update(np.ascontiguousarray(leaf).data)
+        return digest.hexdigest()
 
     def tokenize(self, text: str) -> Tokens:
         """The text's tokens, no special ones added, with character spans. Lone surrogates are read as U+FFFD."""

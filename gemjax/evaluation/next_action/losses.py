@@ -3,21 +3,12 @@
 import hashlib
 import os
 
-import jax
 import numpy as np
 
 from gemjax.encoders.vector_file import KEY_BYTES, VectorFile
 from gemjax.models.language import LanguageModel
 
 _MOST_KEPT = 1_000_000
-
-
-def fingerprint(model: LanguageModel) -> str:
-    """A digest of the model's sizes and of all its weights: a name may stand for other weights tomorrow."""
-    digest = hashlib.blake2b(repr(model.config).encode(), digest_size=KEY_BYTES)
-    for leaf in jax.tree.leaves(model.params):
-        digest.update(np.ascontiguousarray(leaf).data)
-    return digest.hexdigest()
 
 
 class Losses:
@@ -34,7 +25,7 @@ class Losses:
     def __init__(self, model: LanguageModel, disk: str | os.PathLike[str] | None = None) -> None:
         self.model = model
         self.computed = 0
-        self._print = fingerprint(model)
+        self._print = model.fingerprint()
         self._known: dict[bytes, float] = {}
         self._disk = None if disk is None else VectorFile(disk, f"loss:{model.name}:{self._print}", _MOST_KEPT)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.next_action.losses import Losses, fingerprint
+from gemjax.evaluation.next_action.losses import Losses
 from gemjax.models.checkpoint import merged
 from gemjax.models.language import LanguageModel
 
@@ -79,7 +79,7 @@ def test_other_weights_have_losses_of_their_own(reader, tmp_path):
     shorter = LanguageModel(
         dataclasses.replace(reader.config, rms_norm_eps=1e-3), reader.params, reader.tokenizer, name=reader.name
     )
-    assert len({fingerprint(model) for model in (reader, other, shorter)}) == 3
+    assert len({model.fingerprint() for model in (reader, other, shorter)}) == 3
     prompt = np.arange(9, dtype=np.int32)
     Losses(reader, tmp_path).loss(prompt, prompt)
     assert not Losses(other, tmp_path).known(prompt, prompt)
