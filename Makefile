@@ -76,7 +76,10 @@ compression-results: install
 	$(BIN)/gemjax eval compression $(LOCOMO) -o out/compression.json
 	$(BIN)/gemjax eval compression $(LOCOMO) --sample $(COMPRESSION_SAMPLE) --ablations --losses 20 --bounds 10 \
 		-o out/compression-sample.json
-	$(BIN)/python bench/write_compression_results.py out/compression.json out/compression-sample.json
+	$(BIN)/gemjax eval compression $(LOCOMO) --sample 150 --no-each-question --ablations --methods fdtd \
+		-o out/compression-parts.json
+	$(BIN)/python bench/write_compression_results.py out/compression.json out/compression-sample.json \
+		out/compression-parts.json
 
 docs: $(BIN)/python
 	$(PIP) install -e '.[docs]'

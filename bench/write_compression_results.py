@@ -2,7 +2,8 @@
 
     gemjax eval compression PATH -o all.json
     gemjax eval compression PATH --sample N --ablations --losses N --bounds N -o sample.json
-    python bench/write_compression_results.py all.json sample.json
+    gemjax eval compression PATH --sample M --no-each-question --ablations --methods fdtd -o parts.json
+    python bench/write_compression_results.py all.json sample.json parts.json
 
 Refuses an interrupted run.
 """
@@ -109,6 +110,12 @@ def change_table(report: dict) -> str:
     return rows_to_markdown(["variant", "changed from", *budgets], rows)
 
 
+def only_reading(sample: dict, parts: dict) -> dict:
+    """The sample's ablations that read all turns for every question: those that the larger sample leaves out."""
+    kept = {BASELINE, *(name for name in sample["ablations"] if name not in parts["ablations"])}
+    return {**sample, "ablations": {name: entry for name, entry in sample["ablations"].items() if name in kept}}
+
+
 def against_truncation(report: dict) -> str:
     """Answer words of every variant, and the difference to truncation, one column a budget."""
     budgets = [str(budget) for budget in report["budgets"]]
@@ -176,8 +183,8 @@ def bound_table(rows: list[dict]) -> str:
 
 
 def main() -> None:
-    every, sample = (json.loads(Path(path).read_text()) for path in sys.argv[1:3])
-    for report in (every, sample):
+    every, sample, parts = (json.loads(Path(path).read_text()) for path in sys.argv[1:4])
+    for report in (every, sample, parts):
         if report["interrupted"]:
             raise SystemExit("not a result: interrupted")
     known = every["about"] | sample["about"]
@@ -192,8 +199,10 @@ def main() -> None:
     insert(PAGE, "sample", kept_table(sample["methods"]))
     insert(PAGE, "sample differences", difference_table(sample["methods"]))
     insert(PAGE, "conversations", conversation_table(sample, (BASELINE, "fdtd", "fdtd-paper")))
-    insert(PAGE, "variants", against_truncation(sample))
-    insert(PAGE, "changes", change_table(sample))
+    insert(PAGE, "parts n", about(parts))
+    insert(PAGE, "variants", against_truncation(parts))
+    insert(PAGE, "changes", change_table(parts))
+    insert(PAGE, "reading variants", against_truncation(only_reading(sample, parts)))
     insert(PAGE, "losses", loss_table(sample["answer_loss"]))
     insert(PAGE, "bounds", bound_table(sample["bounds"]["by_share"]))
     shown = tuple(name for name in ("fdtd", "fdtd-no-model") if name in every["methods"])
