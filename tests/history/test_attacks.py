@@ -27,7 +27,7 @@ def test_a_history_that_is_taken_back_keeps_the_block_it_ends_with_and_what_is_r
         restarted = compressor()
         restarted.load_state_dict("default", json.loads(json.dumps(gem.state_dict())))
         here, there = gem.compress(taken_back), restarted.compress(taken_back)
-        assert set(range(end - 4, end)) <= set(here.forwarded)
+        assert set(range(end - 3, end)) <= set(here.forwarded)
         assert here.request["messages"][-1] is taken_back["messages"][-1]
         assert here.forwarded == there.forwarded
 
