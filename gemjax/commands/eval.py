@@ -6,8 +6,9 @@ import sys
 from typing import Any
 
 from gemjax.commands import eval_compression, next_action
-from gemjax.commands.files import check_writable, print_json, report_to, write_atomically
+from gemjax.commands.files import check_writable, print_json, report_to
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
+from gemjax.commands.reports import conclude
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _gem(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from gemjax.encoders import CachedEncoder, as_encoder
-    from gemjax.evaluation.gem.report import print_report, save
+    from gemjax.evaluation.gem.report import save
     from gemjax.evaluation.gem.run import chosen_tables, evaluate
-    from gemjax.terminal import report_console
 
     tables = chosen_tables(arguments.tables)
     disk = None if arguments.no_vector_cache else cache_directory() / "vectors"
@@ -70,15 +69,7 @@ def _gem(arguments: argparse.Namespace) -> int:
             use_goal=arguments.goal,
             progress=lambda what, done, total: bar.update(task, description=what[-50:], completed=done, total=total),
         )
-    troubles = save(result, Path(arguments.out), write_atomically) if arguments.out else []
-    result.footer.extend(troubles)
-    if arguments.json:
-        print_json(result.to_json())
-    else:
-        print_report(result, report_console())
-    if result.interrupted:
-        return 130
-    return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
+    return conclude(result, arguments, save)
 
 
 def _locomo(arguments: argparse.Namespace) -> int:

@@ -1,11 +1,10 @@
 """`gemjax eval next-action`: what selections cost a small language model's prediction of recorded next actions."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from gemjax.commands.files import print_json, write_atomically
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from
+from gemjax.commands.reports import conclude
 
 
 def add_arguments(sets: Any) -> None:
@@ -62,10 +61,8 @@ def _next_action(arguments: argparse.Namespace) -> int:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from gemjax.encoders import CachedEncoder, as_encoder
-    from gemjax.evaluation.gem.report import print_report
     from gemjax.evaluation.next_action.report import save
     from gemjax.evaluation.next_action.run import Settings, evaluate
-    from gemjax.terminal import report_console
 
     settings = Settings(
         sample=arguments.sample,
@@ -93,12 +90,4 @@ def _next_action(arguments: argparse.Namespace) -> int:
             disk=None if arguments.no_cache else cache_directory() / "losses",
             progress=lambda what, done, total: bar.update(task, description=what[-50:], completed=done, total=total),
         )
-    troubles = save(result, Path(arguments.out), write_atomically) if arguments.out else []
-    result.footer.extend(troubles)
-    if arguments.json:
-        print_json(result.to_json())
-    else:
-        print_report(result, report_console())
-    if result.interrupted:
-        return 130
-    return 2 if not result.tables or any(line.startswith("not written") for line in troubles) else 0
+    return conclude(result, arguments, save)

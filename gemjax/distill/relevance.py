@@ -1,17 +1,17 @@
 """How well turns match a query: their retrieval scores, the query's words in them, and their neighbours."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import regex
 from jaxtyping import Float
 
-# Scripts that do not separate words by blanks: each two neighbouring characters count as a word.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
-_UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]")
+from gemjax.distill.units import UNSPACED, is_unspaced
+
+# Marks belong to the letters before them: without them words of Indic scripts would fall apart.
+_WORD = regex.compile(rf"{UNSPACED}+|(?:(?!{UNSPACED})[\w\p{{M}}])+")
 _FUNCTION_WORDS = """
 a an the and or but not so if than then just of to in on at for with from by about as is are was were be been do does
 did has have had can could will would should he she it they we i you me him us them his her its their our my your this
@@ -24,7 +24,8 @@ def words(text: str) -> list[str]:
     """Words to compare: casefolded, English function words left out, English inflection taken off."""
     out: list[str] = []
     for word in _WORD.findall(text.casefold()):
-        if _UNSPACED_RUN.match(word):
+        if is_unspaced(word):
+            # Nothing says where a word ends: each two neighbouring characters count as one.
             out += [word] if len(word) == 1 else [word[i : i + 2] for i in range(len(word) - 1)]
         elif word not in _STOP:
             out.append(_stem(word) if word.isascii() else word)

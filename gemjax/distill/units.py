@@ -17,9 +17,8 @@ _GRAPHEME = regex.compile(r"\X")
 # Inside a word when they stand between letters or digits: don't, well-known, 3.14, 10:30, 1,000, and/or, a_b.
 _INNER = frozenset("'’-.:,/_‐·@&")
 # Scripts written without spaces: every character may be a boundary.
-_UNSPACED = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-)
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+_UNSPACED = regex.compile(UNSPACED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def test_scripts_without_blanks_are_compared_by_pairs_of_characters():
     assert words("我喜欢北京") == ["我喜", "喜欢", "欢北", "北京"]
     assert words("茶 GREEN茶") == ["茶", "green", "茶"]
     assert words("Straße Ёлка") == ["strass", "ёлка"]
+    assert words("हिन्दी चाय") == ["हिन्दी", "चाय"]
     found = bm25(["我昨天去了北京", "我喜欢喝茶", "他在上海"], "谁去了北京")
     assert found[0] > 0 and found[1] == found[2] == 0
 

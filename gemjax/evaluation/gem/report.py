@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -81,19 +80,21 @@ def file_name(table: Table) -> str:
     return f"table-{re.sub(r'[^A-Za-z0-9.-]', '-', table.name)}.json"
 
 
+def attempt_write(troubles: list[str], path: Path, work: Callable[[], object]) -> None:
+    """Do it, and note what could not be written."""
+    try:
+        work()
+    except OSError as error:
+        troubles.append(f"not written: {path}: {error.strerror or error}")
+
+
 def save(evaluation: Evaluation, folder: Path, write: Write) -> list[str]:
     """Write `table-*.json`, figures and `report.html` into a folder.
 
     Returns: what could not be written, one line a file: a full disk costs files, not the report on the screen.
     """
     troubles: list[str] = []
-
-    def attempt(path: Path, work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except OSError as error:
-            troubles.append(f"not written: {path}: {error.strerror or error}")
-
+    attempt = partial(attempt_write, troubles)
     attempt(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     if troubles:
         return troubles

@@ -2,10 +2,10 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from gemjax.evaluation.gem.report import Write, html_page
+from gemjax.evaluation.gem.report import Write, attempt_write, html_page
 from gemjax.evaluation.next_action.run import NextAction
 
 
@@ -15,13 +15,7 @@ def save(result: NextAction, folder: Path, write: Write) -> list[str]:
     Returns: what could not be written, one line a file: a full disk costs files, not the report on the screen.
     """
     troubles: list[str] = []
-
-    def attempt(path: Path, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except OSError as error:
-            troubles.append(f"not written: {path}: {error.strerror or error}")
-
+    attempt = partial(attempt_write, troubles)
     attempt(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     if troubles:
         return troubles
