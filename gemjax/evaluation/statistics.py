@@ -145,11 +145,12 @@ def paired_by_group(
         }  # fmt: skip
     mean = float(per.mean())
     half = student_quantile(n - 1) * float(per.std(ddof=1)) / math.sqrt(n) if n > 1 else None
-    low, high = bootstrap_intervals(difference[known, None], groups[known])[0]
+    # One group resampled is itself: no interval.
+    bootstrap = bootstrap_intervals(difference[known, None], groups[known])[0].tolist() if n > 1 else None
     return {
         "mean": mean,
         "t_interval": None if half is None else [mean - half, mean + half],
-        "bootstrap": [float(low), float(high)],
+        "bootstrap": bootstrap,
         "positive": int((per > 0).sum()),
         "negative": int((per < 0).sum()),
         "of": n,

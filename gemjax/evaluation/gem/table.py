@@ -95,6 +95,9 @@ def pooled(values: np.ndarray, groups: np.ndarray, paper: float | None = None, d
     if not known.any():
         return Cell(None, paper=paper, digits=digits)
     values, groups = values[known], groups[known]
+    if len(np.unique(groups)) < 2:
+        # Resampling one trajectory gives itself: an interval of no width would claim what nobody knows.
+        return Cell(float(values.mean(dtype=np.float64)), None, None, paper, digits)
     low, high = bootstrap_intervals(values[:, None].astype(np.float64), groups)[0]
     return Cell(float(values.mean(dtype=np.float64)), float(low), float(high), paper, digits)
 

@@ -120,3 +120,12 @@ def test_token_composition_adds_up(runs):
         frame = count_message(counter, t.request_template)
         assert uncached == pytest.approx(frame + sum(count_message(counter, m) for m in sent))
     assert table.rows[0].cells[-1].value == 1
+
+
+def test_one_trajectory_has_a_mean_and_no_interval():
+    from gemjax.evaluation.gem.table import by_trajectory, pooled
+
+    values = np.array([1.0, 2.0, 6.0])
+    for cell in (pooled(values, np.zeros(3, int)), by_trajectory(values, np.zeros(3, int))):
+        assert (cell.value, cell.low, cell.high, cell.interval()) == (3.0, None, None, "")
+    assert pooled(values, np.array([0, 0, 1])).interval() != ""
