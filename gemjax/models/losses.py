@@ -13,20 +13,21 @@ def cross_entropy(
     head: Float[Array, "vocab d"],
     targets: Int[Array, "n"],
     weights: Float[Array, "n"],
-    chunk: int = 128,
+    chunk: int = 1024,
 ) -> tuple[Float[Array, ""], Float[Array, "n"]]:
     r"""Weighted sum $\sum_i w_i \ell_i$ of $\ell_i = -\log \mathrm{softmax}(W h_i)_{t_i}$, and the $\ell_i$, in nats.
 
-    Logits exist for `chunk` positions at a time. The gradient with respect to `hidden` is made in the same pass (the
-    weights are known by then), so the backward pass neither keeps nor repeats them. Differentiable in the first result
-    with respect to `hidden` only: the model is frozen.
+    Logits exist for `chunk` entries of the vocabulary at a time: their running maximum and sum are all that a loss
+    needs. Its gradient, $(\mathrm{softmax}(W h) - e_t) W$, is made in the same pass (the weights are known by then) as
+    attention over the vocabulary, so the backward pass neither keeps nor repeats logits. Differentiable in the first
+    result with respect to `hidden` only: the model is frozen.
 
     Args:
         hidden: last hidden states, `[n, d]`.
         head: output embedding, one row a vocabulary entry.
         targets: the token each position should predict, `0 <= targets < vocab`; any value where the weight is 0.
         weights: 0 leaves a position out.
-        chunk: positions a block of logits covers.
+        chunk: vocabulary entries a block of logits covers; memory is `O(n * chunk)`.
     """
     return _forward(hidden, head, targets, weights, chunk, with_gradient=False)[0]
 
@@ -34,30 +35,34 @@ def cross_entropy(
 def _forward(
     hidden: Array, head: Array, targets: Array, weights: Array, chunk: int, with_gradient: bool = True
 ) -> tuple[tuple[Array, Array], Array | None]:
-    n, d = hidden.shape
-    pad = -n % min(chunk, n)
-    blocks = (n + pad) // min(chunk, n)
-    rows = jnp.pad(hidden, ((0, pad), (0, 0))).reshape(blocks, -1, d)
-    goal = jnp.pad(targets, (0, pad)).reshape(blocks, -1)
-    weight = jnp.pad(weights, (0, pad)).reshape(blocks, -1)
+    n, vocab, dtype = hidden.shape[0], head.shape[0], hidden.dtype
+    chunk = min(chunk, vocab)
 
-    def block(_: None, part: tuple[Array, Array, Array]) -> tuple[None, tuple[Array, Array | None]]:
-        h, t, w = part
-        logits = h @ head.T
-        logits = logits - logits.max(-1, keepdims=True)
-        exps = jnp.exp(logits)
-        total = exps @ jnp.ones((exps.shape[1], 1), exps.dtype)
-        picked = jnp.take_along_axis(logits, t[:, None], 1)
-        loss = (jnp.log(total) - picked)[:, 0]
-        if not with_gradient:
-            return None, (loss, None)
-        # softmax - onehot, without writing the one-hot matrix: its product with the head is a row of the head.
-        grad = (exps @ head) / total - head[t]
-        return None, (loss, grad * w[:, None])
+    def meet(state: tuple[Array, Array, Array | None], rows: Array) -> tuple[Array, Array, Array | None]:
+        """One block of the vocabulary: what came before is rescaled to the new maximum."""
+        top, total, mean = state
+        logits = hidden @ rows.T
+        new = jnp.maximum(top, logits.max(-1, keepdims=True))
+        exps, scale = jnp.exp(logits - new), jnp.exp(top - new)
+        total = total * scale + exps @ jnp.ones((exps.shape[1], 1), dtype)
+        return new, total, None if mean is None else mean * scale + exps @ rows
 
-    _, (losses, grads) = jax.lax.scan(block, None, (rows, goal, weight))
-    losses = losses.reshape(-1)[:n]
-    gradient = None if grads is None else grads.reshape(-1, d)[:n]
+    start = (
+        jnp.full((n, 1), -jnp.inf, dtype),
+        jnp.zeros((n, 1), dtype),
+        jnp.zeros_like(hidden) if with_gradient else None,
+    )
+    whole = vocab // chunk
+    state = jax.lax.fori_loop(
+        0, whole, lambda i, state: meet(state, jax.lax.dynamic_slice_in_dim(head, i * chunk, chunk)), start
+    )
+    if whole * chunk < vocab:
+        state = meet(state, head[whole * chunk :])
+    top, total, mean = state
+    goal = jnp.asarray(head)[targets]
+    # The target's logit is summed in another order here than in its block: a sure token would come out just below 0.
+    losses = jnp.maximum((top + jnp.log(total))[:, 0] - jnp.sum(hidden * goal, -1), 0.0)
+    gradient = None if mean is None else (mean / total - goal) * weights[:, None]
     return (jnp.sum(jnp.where(weights != 0, losses * weights, 0.0)), losses), gradient
 
 
