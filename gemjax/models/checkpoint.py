@@ -31,8 +31,19 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim
     queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
 
+    def put(values: np.ndarray) -> jax.Array:
+        # One parameter at a time: the host never holds all of them beside the device's.
+        placed: jax.Array = jax.device_put(jnp.asarray(values), device)
+        return placed
+
     def stack(make: Callable[[str], np.ndarray]) -> np.ndarray:
-        return np.stack([make(f"layers.{i}.") for i in range(config.num_hidden_layers)])
+        layers = (make(f"layers.{i}.") for i in range(config.num_hidden_layers))
+        first = next(layers)
+        out = np.empty((config.num_hidden_layers, *first.shape), np.float32)
+        out[0] = first
+        for i, layer in enumerate(layers, 1):
+            out[i] = layer
+        return out
 
     def joined(parts: Mapping[str, int], columns: int) -> np.ndarray:
         def one(layer: str) -> np.ndarray:
@@ -45,31 +56,31 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
 
     projections = {"self_attn.q_proj": queries, "self_attn.k_proj": keys, "self_attn.v_proj": keys}
     layers: dict[str, Any] = {
-        "attention_norm": vector("input_layernorm.weight", hidden),
-        "qkv": joined(projections, hidden),
-        "attention_out": joined({"self_attn.o_proj": hidden}, queries),
-        "mlp_norm": vector("post_attention_layernorm.weight", hidden),
-        "gate_up": joined({"mlp.gate_proj": inner, "mlp.up_proj": inner}, hidden),
-        "down": joined({"mlp.down_proj": hidden}, inner),
+        "attention_norm": put(vector("input_layernorm.weight", hidden)),
+        "qkv": put(joined(projections, hidden)),
+        "attention_out": put(joined({"self_attn.o_proj": hidden}, queries)),
+        "mlp_norm": put(vector("post_attention_layernorm.weight", hidden)),
+        "gate_up": put(joined({"mlp.gate_proj": inner, "mlp.up_proj": inner}, hidden)),
+        "down": put(joined({"mlp.down_proj": hidden}, inner)),
     }
     if config.qk_norm:
-        layers["query_norm"] = vector("self_attn.q_norm.weight", size)
-        layers["key_norm"] = vector("self_attn.k_norm.weight", size)
+        layers["query_norm"] = put(vector("self_attn.q_norm.weight", size))
+        layers["key_norm"] = put(vector("self_attn.k_norm.weight", size))
     if config.qkv_bias:
-        layers["qkv_bias"] = np.concatenate([vector(f"{part}.bias", n) for part, n in projections.items()], 1)
+        layers["qkv_bias"] = put(np.concatenate([vector(f"{part}.bias", n) for part, n in projections.items()], 1))
     table = (config.vocab_size, hidden)
     values: dict[str, Any] = {
-        "embedding": source.take("embed_tokens.weight", table),
+        "embedding": put(source.take("embed_tokens.weight", table)),
         "layers": layers,
-        "norm": source.take("norm.weight", (hidden,)),
+        "norm": put(source.take("norm.weight", (hidden,))),
     }
     if not config.tie_word_embeddings:
-        values["output"] = source.take("lm_head.weight", table)
+        values["output"] = put(source.take("lm_head.weight", table))
     # Old checkpoints carry the rotary frequencies; tied ones sometimes repeat the head.
     spare = ("rotary_emb.inv_freq", "lm_head.weight") if config.tie_word_embeddings else ("rotary_emb.inv_freq",)
     source.refuse_leftovers(lambda name: name.endswith(spare))
     state = nnx.split(nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0))))[1]
-    nnx.replace_by_pure_dict(state, jax.tree.map(lambda x: jax.device_put(jnp.asarray(x), device), values))
+    nnx.replace_by_pure_dict(state, values)
     return state
 
 

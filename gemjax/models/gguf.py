@@ -46,6 +46,17 @@ _HARMLESS = frozenset({"vocab_size", "rope.dimension_count", "pooling_type"})
 _POOLINGS = ("none", "mean", "cls", "lasttoken", "rank")
 
 
+def _reader(kind: type, path: Path) -> Any:
+    """A `GGUFReader` that slices plain arrays: a slice of a memory map costs ten times as much, and a vocabulary has
+    hundreds of thousands."""
+
+    def keep(self: Any, data: np.ndarray) -> None:
+        self.__dict__["data"] = data.view(np.ndarray)
+
+    plain = property(lambda self: self.__dict__["data"], keep)
+    return type("PlainReader", (kind,), {"data": plain})(str(path))
+
+
 class GGUFFile(Mapping[str, np.ndarray]):
     """One GGUF file: its tensors by Hugging Face's names, dequantised to float32 when they are asked for.
 
@@ -72,7 +83,7 @@ class GGUFFile(Mapping[str, np.ndarray]):
         if magic != b"GGUF":
             raise WeightsError(f"{self.path} is not a GGUF file")
         try:
-            self._reader = gguf.GGUFReader(str(self.path))
+            self._reader = _reader(gguf.GGUFReader, self.path)
         except Exception as error:  # the reader raises whatever its arithmetic meets in a damaged file
             raise WeightsError(f"{self.path} is cut off or damaged: {error}") from error
         self.architecture = str(self._field("general.architecture"))
