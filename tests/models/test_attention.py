@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gemjax.models import attention
 from gemjax.models.attention import causal_attention, full_attention
 
 SHAPES = {"grouped": (6, 2, 8), "one group": (3, 1, 4), "a group a head": (2, 2, 4)}
@@ -111,6 +112,14 @@ def test_groups_go_in_turn_on_cpu_and_together_elsewhere():
     here = traced.lower(lowering_platforms=("cpu",))
     assert "stablehlo.while" in here.as_text()
     assert "conditional" not in here.compile().as_text(), "the platform is asked for at run time"
+
+
+def test_all_groups_at_once_give_the_same(monkeypatch):
+    arrays, valid = draw(2, 21, SHAPES["grouped"]), np.arange(21) > 1
+    monkeypatch.setattr(attention, "_each_group", lambda one, *groups: jax.vmap(one)(*groups))
+    arrays[3][:2] = 0
+    mine = ours.__wrapped__(*arrays, valid, 4)
+    close([x[2:] for x in mine], exact(*(x[2:] for x in arrays), valid[2:], True))
 
 
 def test_large_scores_do_not_overflow():
