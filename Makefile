@@ -67,11 +67,11 @@ next-action-results: install
 	$(BIN)/gemjax eval next-action $(RECORDED) --sample $(NEXT_ACTION_SAMPLE) --out out/next-action --json > out/next-action.json
 	$(BIN)/python bench/write_gem_results.py out/next-action.json out/next-action
 
-# Hours for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
+# An hour for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
 LOCOMO := $(GEMJAX_DATA)/locomo/locomo_first5.json
-COMPRESSION_SAMPLE ?= 10
-COMPRESSION_LOSSES ?= 5
-COMPRESSION_BOUNDS ?= 4
+COMPRESSION_SAMPLE ?= 70
+COMPRESSION_LOSSES ?= 24
+COMPRESSION_BOUNDS ?= 12
 compression-results: install
 	mkdir -p out
 	$(PIP) install -e '.[eval,fdtd]'
