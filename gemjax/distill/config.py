@@ -39,8 +39,9 @@ class DistillConfig:
         longer_than: sentences of at most this many tokens are not pruned.
         gap: gaps of at most this many tokens are filled; 0: none.
         filler: what is set aside before anything of worth; None: nothing.
-        value: what orders the sentences: "mean", their mean score after pruning; "turn", their turn's score;
-            "product", both; "knapsack", the choice of greatest total score that fits.
+        value: what orders the sentences: "mean", their mean score after pruning; "turn", their turn's score, or without
+            score and query the words that are new in them (`coverage`); "product", mean and turn's score; "knapsack",
+            the choice of greatest total score that fits.
         lexical: weight of the query's words (BM25 over the turns) beside the turns' scores, both standardised; 0: none.
         neighbours: share of the relevance of the turns before and after that is added to a turn's own; 0: none.
         fit: what happens at the first sentence that does not fit: "trim" puts its best units into the room that is left

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemjax.distill.config import DistillConfig
+from gemjax.distill.coverage import coverage
 from gemjax.distill.relevance import fused_relevance
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
@@ -124,12 +125,7 @@ class Distiller:
         if filler is not None:
             opens = np.append(True, np.diff(units.turn) > 0)
             spared = np.array([filler.word(text) for text in texts], bool) & ~opens & ~units.header
-            sentences = [
-                turn.turn.text[max(a, turn.turn.header if i == 0 else a) : b]
-                for turn in read
-                for i, (a, b) in enumerate(turn.spans)
-            ]
-            demoted = np.array([filler.sentence(sentence) for sentence in sentences], bool)
+            demoted = np.array([filler.sentence(sentence) for sentence in _sentences(read)], bool)
             # Filler words in a sentence that is taken last stay: there is nothing else in it.
             spared &= ~demoted[units.sentence]
         return plan(units, scores, spared, len(read), self.config), demoted
@@ -177,7 +173,7 @@ class Distiller:
         owner[units.sentence] = units.turn
         # A line end in front of every turn but the first that is kept; counted for all, settled by the recount.
         opening = 1 + np.bincount(units.turn, np.where(fixed, units.cost, 0), len(read)).astype(int)
-        worth = self._worth(planned, relevance, costs, owner, opening, budget)
+        worth = self._worth(planned, relevance, costs, owner, opening, budget, read)
         # Sentences whose every unit is left out, or that hold only a header, are not in the queue.
         queue = np.lexsort((np.arange(sentences), -worth, demoted))
         queue = queue[costs[queue] > 0]
@@ -256,12 +252,15 @@ class Distiller:
         owner: np.ndarray,
         opening: np.ndarray,
         budget: int,
+        read: list[ReadTurn],
     ) -> np.ndarray:
         kind = self.config.value
+        if kind == "turn":
+            if relevance is None:
+                return coverage(_sentences(read), costs + opening[owner], planned.means)
+            return relevance
         if relevance is None and kind != "knapsack":
             return planned.means
-        if kind == "turn" and relevance is not None:
-            return relevance
         scaled = np.ones(len(costs))
         if relevance is not None and len(costs):
             spread = np.ptp(relevance)
@@ -277,6 +276,15 @@ class Distiller:
 
     def __repr__(self) -> str:
         return f"Distiller({self.model.name!r}, {self.config})"
+
+
+def _sentences(read: list[ReadTurn]) -> list[str]:
+    """Every sentence, without its turn's header."""
+    return [
+        turn.turn.text[max(a, turn.turn.header if i == 0 else a) : b]
+        for turn in read
+        for i, (a, b) in enumerate(turn.spans)
+    ]
 
 
 def check_budget(budget: object) -> None:

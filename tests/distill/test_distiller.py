@@ -44,6 +44,13 @@ CONFIGS = {
 }
 
 
+CHAT = [
+    "Ann: Hey Mel! Good to see you again! That photo is so lovely!",
+    "Mel: Thanks so much! It means a lot. I signed up for a pottery class in Oslo on 3 May.",
+    "Ann: Wow, that's amazing! You're the best! Good to see you again!",
+]
+
+
 def scored(texts):
     return [
         Turn(text, header=max(text.find(": ") + 2, 0) if ": " in text[:12] else 0, score=-i)
@@ -383,3 +390,14 @@ def test_bad_settings_are_refused(change):
     assert DistillConfig(lexical=np.float32(1)).lexical == 1
     with pytest.raises(ConfigError, match="config must be a DistillConfig or None"):
         Distiller(MODEL, {})
+
+
+def test_without_a_question_new_words_come_before_pleasantries():
+    out = Distiller(MODEL).distill(CHAT, MODEL.count(CHAT[1]) - 20)
+    assert "pottery class in Oslo on 3 May" in out.text and "again" not in out.text
+
+
+def test_without_a_question_scores_decide_where_there_are_some():
+    turns = [Turn(text, score=score) for text, score in zip(CHAT, (0.1, 0.2, 0.9), strict=True)]
+    text = Distiller(MODEL).distill(turns, MODEL.count(CHAT[2])).text
+    assert "Good to see you again" in text and "pottery" not in text
