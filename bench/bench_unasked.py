@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gemjax.distill import DistillConfig, Distiller, Turn
 from gemjax.distill.baselines import Truncation
-from gemjax.evaluation.compression import measurable, words
+from gemjax.evaluation.compression import header_length, measurable, words
 from gemjax.evaluation.locomo import load_locomo
 from gemjax.evaluation.remembering import RememberingModel
 from gemjax.models.language import default_language_model
@@ -36,7 +36,7 @@ def main() -> None:
         for name, method in methods.items():
             shares = []
             for conversation in conversations:
-                turns = [Turn(text, header=text.find(": ") + 2) for text in conversation.texts]
+                turns = [Turn(text, header=header_length(text)) for text in conversation.texts]
                 left = set(words(method.distill(turns, budget).text))
                 answers = [set(words(q.answer)) for q in conversation.questions if measurable(q)]
                 shares.append(statistics.fmean(len(answer & left) / len(answer) for answer in answers))

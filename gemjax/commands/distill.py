@@ -1,4 +1,4 @@
-"""Shorten a text to a token budget by what a small language model finds telling, and show what went."""
+"""Shorten a text to a token budget: what a query asks for, or what is said only once; and show what went."""
 
 import argparse
 import dataclasses
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-model-pass",
         action="store_true",
-        help="choose without sensitivities: as good where turns are scored, and fast",
+        help="choose without sensitivities: about as good by default, and fast",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one object: text, spans, counts, bound, report")

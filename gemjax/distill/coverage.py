@@ -41,7 +41,8 @@ def coverage(
     worth = np.zeros(len(held))
     for rank in range(len(held)):
         # What a sentence adds only falls while others are chosen: a first entry that is still true is the best one.
-        while (now := entry(queue[0][2])) != queue[0]:
+        # Gains alone are compared: a tie that is not a number equals nothing, not even itself.
+        while (now := entry(queue[0][2]))[0] != queue[0][0]:
             heapq.heapreplace(queue, now)
         i = heapq.heappop(queue)[2]
         worth[i] = -rank

@@ -91,6 +91,7 @@ class Distiller:
             turns: a text, texts or `Turn`s, oldest first.
             budget: the most tokens of the model's tokenizer, at least 1.
             query: what the text will be asked. Turns without scores are scored by their similarity to it.
+                With neither, the sentences come first that say most that is not said yet.
             progress: called with the number of tokens that the model has read since the last call.
 
         Raises:

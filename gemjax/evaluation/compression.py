@@ -80,7 +80,7 @@ def cases(
                 continue
             order = sorted(range(len(found)), key=lambda place: found[place])
             turns = tuple(
-                Turn(text := conversation.texts[found[place]], header=_header(text), score=-float(place))
+                Turn(text := conversation.texts[found[place]], header=header_length(text), score=-float(place))
                 for place in order
             )
             here = {found[place]: i for i, place in enumerate(order)}
@@ -109,8 +109,8 @@ def stratified(chosen: Sequence[Case], sample: int, seed: int = 0) -> list[int]:
     return sorted(drawn)
 
 
-def _header(text: str) -> int:
-    """`Speaker: ` at a turn's start."""
+def header_length(text: str) -> int:
+    """Characters of `Speaker: ` at a turn's start; 0 without one."""
     return text.index(": ") + 2 if ": " in text else 0
 
 

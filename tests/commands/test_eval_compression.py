@@ -18,6 +18,8 @@ MODEL = tiny_model()
 def stand_ins(monkeypatch, tmp_path):
     """No weights, and a cache folder of the test's own."""
     monkeypatch.setenv("GEMJAX_CACHE", str(tmp_path / "cache"))
+    # How wide a page is must not hang on where the tests run.
+    monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr("gemjax.commands.eval_compression.encoder_from", lambda arguments: HashingEncoder())
     monkeypatch.setattr("gemjax.commands.eval_compression.language_model", lambda name: MODEL)
 

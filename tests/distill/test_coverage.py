@@ -51,6 +51,12 @@ def test_a_word_in_every_sentence_still_weighs_something():
     assert list(np.argsort(-coverage(["", "oslo", "oslo"], np.array([1, 1, 1]), np.zeros(3)))) == [1, 0, 2]
 
 
+def test_ties_that_are_no_numbers_end_too():
+    sentences = ["oslo", "oslo", "bergen"]
+    worth = coverage(sentences, np.array([1, 1, 1]), np.full(3, np.nan))
+    assert sorted(worth) == [-2, -1, 0] and worth[2] == 0
+
+
 def test_without_spaces_pairs_of_characters_are_the_words():
     worth = coverage(["你好", "你好", "山里下雪"], np.array([2, 2, 4]), np.zeros(3))
     assert worth[1] < min(worth[0], worth[2])
