@@ -21,8 +21,8 @@ from gemjax.evaluation.gem.checkpoints import collect
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import exact, protected_sets
 from gemjax.evaluation.gem.table import trajectory_means
+from gemjax.evaluation.replay import load
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Balance, Errors, Goal, Recent, Sources, State
-from gemjax.history.replay import load
 
 MEASURES = ("T3", "E", "C")
 

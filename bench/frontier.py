@@ -15,11 +15,11 @@ from rich.table import Table
 
 from gemjax import GEMConfig
 from gemjax.encoders import CachedEncoder, default_encoder
+from gemjax.evaluation.replay import Prices, Replay, default_counter, load, methods_named
+from gemjax.evaluation.replay.compressed import Compressed
+from gemjax.evaluation.replay.report import Report
 from gemjax.history import CostAwarePolicy
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Recent, State
-from gemjax.history.replay import Prices, Replay, default_counter, load, methods_named
-from gemjax.history.replay.compressed import Compressed
-from gemjax.history.replay.report import Report
 
 RULES = {r.name: r for r in PAPER_RULES}
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.evaluation.compression import BASELINE
-from gemjax.history.replay.readers.recording import counted
 from gemjax.terminal import print_table
+from gemjax.wording import counted
 
 _HEADS = {
     "recall": "answer words",

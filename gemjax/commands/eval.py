@@ -101,8 +101,8 @@ def _locomo(arguments: argparse.Namespace) -> int:
 def _print_tables(report: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from gemjax.history.replay.readers.recording import counted
     from gemjax.terminal import print_table, report_console
+    from gemjax.wording import counted
 
     console = report_console()
     data = report["data"]

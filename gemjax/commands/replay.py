@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     start_jax(arguments)
 
-    from gemjax.history.replay import Prices
-    from gemjax.history.replay import run as replay
+    from gemjax.evaluation.replay import Prices
+    from gemjax.evaluation.replay import run as replay
 
     if arguments.methods is not None and arguments.policy:
         raise ConfigError("use either --policy or --methods; a policy is a method too")

@@ -16,7 +16,7 @@ from gemjax.errors import ConfigError, RequestError
 from gemjax.evaluation.hubness import hubness, occurrences
 from gemjax.evaluation.rankings import METHODS, Corpus, Method
 from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
-from gemjax.history.replay.readers.recording import counted
+from gemjax.wording import counted
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 KS = (1, 5, 10, 50)

@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from gemjax.models.attention import causal_attention, full_attention
+from gemjax.kernels.attention import causal_attention, full_attention
 from gemjax.models.config import DecoderConfig, rotary_frequencies
 
 

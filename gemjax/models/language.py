@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Float, Int
 from tokenizers import Tokenizer
 
 from gemjax.errors import ConfigError, WeightsError
+from gemjax.kernels.losses import cross_entropy
 from gemjax.kernels.sensitivity import Sensitivity, sensitivity
 from gemjax.models.checkpoint import merged
 from gemjax.models.config import DecoderConfig
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, open_language_model
-from gemjax.models.losses import cross_entropy
 from gemjax.models.tokenizer import readable
 
 # Tokens in a batch: enough for the matrix products to reach their speed, few enough to stay small in memory.

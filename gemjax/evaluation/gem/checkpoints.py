@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from gemjax.errors import GemjaxError
+from gemjax.evaluation.replay import Trajectory, Turn, requests
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.evidence import EvidenceView, Rule
 from gemjax.history.queries import QUERIES, queries_of
 from gemjax.history.records import BlockContent
-from gemjax.history.replay import Trajectory, Turn, requests
 from gemjax.history.signals import BlockSignals, signals
 from gemjax.history.vectors import bucket
 from gemjax.kernels.spans import growing_basis
@@ -108,7 +108,7 @@ def collect(
     """Read and encode trajectories one after the other.
 
     Args:
-        trajectories: what `gemjax.history.replay.load` found.
+        trajectories: what `gemjax.evaluation.replay.load` found.
         encoder: with `encode`; give a `CachedEncoder` with `disk=`, so that an interrupted run goes on where it was.
         rules: every rule that will be asked, so that all their queries are encoded.
         tick: called with the id after each trajectory.

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from gemjax.evaluation.gem.table import Cell, Row, Table, count_trajectories, jsonable, pooled
-from gemjax.history.replay import Prices, Replay, Trajectory
-from gemjax.history.replay.replay import TrajectoryOutcome
-from gemjax.history.replay.report import Report
+from gemjax.evaluation.replay import Prices, Replay, Trajectory
+from gemjax.evaluation.replay.replay import TrajectoryOutcome
+from gemjax.evaluation.replay.report import Report
 
 COLUMNS = ("input, cached (K)", "input, uncached (K)", "input (K)", "encoder (K)", "input and encoder (K)", "ratio")
 COUNTED = Prices(read=0.0, write=1.0)

@@ -26,9 +26,9 @@ from gemjax.evaluation.gem.table import (
     paired_rows,
     trajectory_means,
 )
-from gemjax.history.replay.readers.recording import counted
 from gemjax.kernels.retention import action_alignment
 from gemjax.kernels.spectrum import centered_spectrum
+from gemjax.wording import counted
 
 EFFECTS = ("P_a", "T3", "C", "E")
 MATCHED_ON = ("similarity to the mean", "recency", "log2 characters")

@@ -13,9 +13,9 @@ from gemjax.evaluation.gem.replacement import table_2
 from gemjax.evaluation.gem.selection_tables import Study, table_1, table_d1, table_d2, table_d3, table_d4
 from gemjax.evaluation.gem.spectra import figure_3, table_c1
 from gemjax.evaluation.gem.table import Table
+from gemjax.evaluation.replay import Prices, Trajectory, default_counter, load, methods_named
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES
-from gemjax.history.replay import Prices, Trajectory, default_counter, load, methods_named
-from gemjax.history.replay.readers.recording import counted
+from gemjax.wording import counted
 
 TABLES: dict[str, Callable[[Study], list[Table]]] = {
     "C.1": table_c1,

@@ -21,7 +21,7 @@ from gemjax.evaluation.gem.table import (
     trajectory_means,
 )
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
-from gemjax.history.replay.readers.recording import counted
+from gemjax.wording import counted
 
 BUDGETS = tuple(range(8, 21))
 THRESHOLDS = tuple(round(0.85 + 0.01 * i, 2) for i in range(11))

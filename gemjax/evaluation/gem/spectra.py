@@ -25,11 +25,11 @@ from gemjax.evaluation.gem.table import (
     paired_rows,
     pooled,
 )
-from gemjax.history.replay.readers.recording import counted
 from gemjax.history.vectors import bucket
 from gemjax.kernels.retention import band_energies, low_energy_share
 from gemjax.kernels.selection import residual_completion
 from gemjax.kernels.spectrum import centered_spectrum, effective_rank, feature_shift, gaussian_control, rank_at_energy
+from gemjax.wording import counted
 
 BANDS = 10
 RHO = 0.90

@@ -7,7 +7,7 @@ import numpy as np
 
 from gemjax.evaluation.paired import holm, sign_test, wilcoxon
 from gemjax.evaluation.statistics import bootstrap_intervals
-from gemjax.history.replay.readers.recording import counted
+from gemjax.wording import counted
 
 
 @dataclasses.dataclass(frozen=True)

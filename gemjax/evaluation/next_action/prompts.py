@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gemjax.errors import ConfigError
+from gemjax.evaluation.replay import Turn
 from gemjax.history.blocks import Parsed
 from gemjax.history.formats.base import View
 from gemjax.history.records import Block, BlockContent
-from gemjax.history.replay import Turn
 from gemjax.models.language import LanguageModel
 
 ACTION_TOKENS = 256

@@ -19,11 +19,11 @@ from gemjax.evaluation.next_action.losses import Losses
 from gemjax.evaluation.next_action.prompts import ACTION_TOKENS, SMALLEST, Prompts
 from gemjax.evaluation.next_action.sampling import stratified
 from gemjax.evaluation.next_action.tables import TABLES, Measured
+from gemjax.evaluation.replay import Trajectory, Turn, load
 from gemjax.history.blocks import Parsed
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES
-from gemjax.history.replay import Trajectory, Turn, load
-from gemjax.history.replay.readers.recording import counted
 from gemjax.models.language import LanguageModel
+from gemjax.wording import counted
 
 SAMPLE = 50
 BLOCK_TOKENS = 96

@@ -20,7 +20,7 @@ from gemjax.evaluation.gem.table import (
     trajectory_means,
 )
 from gemjax.evaluation.statistics import bootstrap_statistic, spearman
-from gemjax.history.replay.readers.recording import counted
+from gemjax.wording import counted
 
 REFERENCES = ("geometry", "recency")
 PREDICTORS = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gemjax.evaluation.gem.checkpoints import collect
+from gemjax.evaluation.replay import load
 from gemjax.history.evidence import DEFAULT_RULES
-from gemjax.history.replay import load
 from tests.conftest import HashingEncoder
 
 WORDS = ["read", "write", "test", "build", "parse", "index", "search", "token"]

@@ -7,8 +7,8 @@ from gemjax.evaluation.gem.composition import replayed, table_e1
 from gemjax.evaluation.gem.replacement import swaps
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.spectra import action_bands, concentration, table_c1
-from gemjax.history.replay import EstimatedTokens, Prices, load, methods_named
-from gemjax.history.replay.tokens import count_message
+from gemjax.evaluation.replay import EstimatedTokens, Prices, load, methods_named
+from gemjax.evaluation.replay.tokens import count_message
 from tests.conftest import HashingEncoder
 
 

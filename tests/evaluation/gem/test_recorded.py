@@ -8,8 +8,8 @@ from gemjax.errors import WeightsError
 from gemjax.evaluation.gem.checkpoints import MIN_BLOCKS, collect
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.table import trajectory_means
+from gemjax.evaluation.replay import load
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES
-from gemjax.history.replay import load
 
 SHORTEST = 20
 

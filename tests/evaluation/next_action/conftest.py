@@ -7,8 +7,8 @@ import pytest
 from gemjax.encoders import CachedEncoder
 from gemjax.evaluation.gem.checkpoints import collect
 from gemjax.evaluation.next_action.run import Settings, evaluate
+from gemjax.evaluation.replay import load
 from gemjax.history.evidence import DEFAULT_RULES
-from gemjax.history.replay import load
 from gemjax.models.language import LanguageModel
 from tests.conftest import HashingEncoder
 from tests.distill.conftest import tiny_model

@@ -11,7 +11,7 @@ from gemjax.errors import ConfigError
 from gemjax.evaluation.gem.checkpoints import moments
 from gemjax.evaluation.next_action.prompts import ACTION_TOKENS, Prompts, fair_shares
 from gemjax.evaluation.next_action.sampling import stratified
-from gemjax.history.replay import load
+from gemjax.evaluation.replay import load
 from tests.evaluation.gem.conftest import record
 
 

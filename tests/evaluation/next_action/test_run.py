@@ -16,7 +16,7 @@ from gemjax.evaluation.gem.selectors import SELECTORS
 from gemjax.evaluation.next_action.prompts import Prompts
 from gemjax.evaluation.next_action.report import save
 from gemjax.evaluation.next_action.run import Settings, evaluate
-from gemjax.history.replay import load
+from gemjax.evaluation.replay import load
 from tests.conftest import HashingEncoder
 from tests.evaluation.gem.conftest import conversation, record
 from tests.evaluation.gem.test_run import Failing

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, objects
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers.recording import Recording, objects
+from gemjax.evaluation.replay.trajectory import Trajectory
 
 NAME = "Codex rollout"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gemjax.errors import RequestError
-from gemjax.history.replay.readers import READERS, Reader, Recording, name_of_unsupported
-from gemjax.history.replay.readers.recording import counted
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers import READERS, Reader, Recording, name_of_unsupported
+from gemjax.evaluation.replay.trajectory import Trajectory
+from gemjax.wording import counted
 
 SUFFIXES = (".traj.json", ".jsonl", ".ndjson", ".json", ".traj")
 _LINE_SUFFIXES = (".jsonl", ".ndjson")

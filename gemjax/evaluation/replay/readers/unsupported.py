@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, objects
+from gemjax.evaluation.replay.readers.recording import Recording, objects
 
 
 def is_tau2(data: Any) -> bool:

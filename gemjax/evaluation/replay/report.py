@@ -9,9 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gemjax.history.replay.accounting import Prices, Totals
-from gemjax.history.replay.readers.recording import counted
-from gemjax.history.replay.replay import Outcome, TrajectoryOutcome
+from gemjax.evaluation.replay.accounting import Prices, Totals
+from gemjax.evaluation.replay.replay import Outcome, TrajectoryOutcome
+from gemjax.wording import counted
 
 _RATIOS: dict[str, Callable[[Totals], float]] = {
     "chars_ratio": lambda t: t.chars,

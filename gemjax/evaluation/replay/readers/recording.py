@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Protocol
 
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.trajectory import Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Reader(Protocol):
 def synthetic_id(number: int) -> str:
     """The id of a call that the recording gives no id: `call_synth_0001`, `call_synth_0002`, ..."""
     return f"call_synth_{number:04d}"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 row`, `2 rows`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@ import json
 import re
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, counted, objects, synthetic_id, text_of
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers.recording import Recording, objects, synthetic_id, text_of
+from gemjax.evaluation.replay.trajectory import Trajectory
+from gemjax.wording import counted
 
 NAME = "mini-swe-agent"
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import GemjaxError
+from gemjax.evaluation.replay.moment import Moment, Reference
+from gemjax.evaluation.replay.tokens import TokenCounter
+from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.compressor import HistoryCompressor
 from gemjax.history.config import GEMConfig
-from gemjax.history.replay.moment import Moment, Reference
-from gemjax.history.replay.tokens import TokenCounter
-from gemjax.history.replay.trajectory import Trajectory
 from gemjax.history.result import CompressionResult
 
 

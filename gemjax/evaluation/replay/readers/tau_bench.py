@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, counted, objects, synthetic_id
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers.recording import Recording, objects, synthetic_id
+from gemjax.evaluation.replay.trajectory import Trajectory
+from gemjax.wording import counted
 
 NAME = "tau-bench"
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.history.replay.moment import Moment
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.moment import Moment
+from gemjax.evaluation.replay.trajectory import Trajectory
 
 Message = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gemjax.evaluation.replay.trajectory import Trajectory, Turn
 from gemjax.history.records import Block
-from gemjax.history.replay.trajectory import Trajectory, Turn
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from gemjax.evaluation.replay.readers.recording import Recording
+from gemjax.evaluation.replay.readers.unsupported import is_tau2
+from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.formats import detect
-from gemjax.history.replay.readers.recording import Recording
-from gemjax.history.replay.readers.unsupported import is_tau2
-from gemjax.history.replay.trajectory import Trajectory
 
 NAME = "request JSON (chat completions, Responses, Anthropic Messages)"
 

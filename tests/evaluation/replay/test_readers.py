@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gemjax.errors import RequestError
+from gemjax.evaluation.replay import load, read, requests
+from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.blocks import validate
-from gemjax.history.replay import load, read, requests
-from gemjax.history.replay.trajectory import Trajectory
 
 COVERED = {
     "anthropic-messages": "anthropic",

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from gemjax.errors import ConfigError
+from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer, Totals
+from gemjax.evaluation.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks, SendEverything
+from gemjax.evaluation.replay.compressed import BrokenPromise, Compressed, MeteredEncoder
+from gemjax.evaluation.replay.moment import Method, Moment, Reference
+from gemjax.evaluation.replay.tokens import TokenCounter
+from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
 from gemjax.history.blocks import Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy
-from gemjax.history.replay.accounting import Ledger, Prices, Sizer, Totals
-from gemjax.history.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks, SendEverything
-from gemjax.history.replay.compressed import BrokenPromise, Compressed, MeteredEncoder
-from gemjax.history.replay.moment import Method, Moment, Reference
-from gemjax.history.replay.tokens import TokenCounter
-from gemjax.history.replay.trajectory import Trajectory, Turn, requests
 
 ActionView = Literal["action", "turn"]
 

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, counted, objects, synthetic_id, text_of
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers.recording import Recording, objects, synthetic_id, text_of
+from gemjax.evaluation.replay.trajectory import Trajectory
+from gemjax.wording import counted
 
 NAME = "SWE-agent"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.models.losses import cross_entropy
+from gemjax.kernels.losses import cross_entropy
 
 
 def exact(hidden, head, targets, weights):

@@ -8,8 +8,9 @@ and a compaction starts a new tree. Each tree becomes one trajectory.
 import dataclasses
 from typing import Any
 
-from gemjax.history.replay.readers.recording import Recording, counted, objects
-from gemjax.history.replay.trajectory import Trajectory
+from gemjax.evaluation.replay.readers.recording import Recording, objects
+from gemjax.evaluation.replay.trajectory import Trajectory
+from gemjax.wording import counted
 
 NAME = "Claude Code JSONL"
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemjax.errors import ConfigError
+from gemjax.evaluation.replay.tokens import TokenCounter, count_message
 from gemjax.history.formats import compact_json
-from gemjax.history.replay.tokens import TokenCounter, count_message
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gemjax.errors import GemjaxError, RequestError
-from gemjax.history.replay.accounting import Prices
-from gemjax.history.replay.loading import load
-from gemjax.history.replay.moment import Method
-from gemjax.history.replay.replay import ActionView, Replay, TrajectoryOutcome, methods_named
-from gemjax.history.replay.report import Report
-from gemjax.history.replay.tokens import TokenCounter, default_counter
-from gemjax.history.replay.trajectory import Trajectory, requests
+from gemjax.evaluation.replay.accounting import Prices
+from gemjax.evaluation.replay.loading import load
+from gemjax.evaluation.replay.moment import Method
+from gemjax.evaluation.replay.replay import ActionView, Replay, TrajectoryOutcome, methods_named
+from gemjax.evaluation.replay.report import Report
+from gemjax.evaluation.replay.tokens import TokenCounter, default_counter
+from gemjax.evaluation.replay.trajectory import Trajectory, requests
 
 
 def run(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.models import attention
-from gemjax.models.attention import causal_attention, full_attention
+from gemjax.kernels import attention
+from gemjax.kernels.attention import causal_attention, full_attention
 
 SHAPES = {"grouped": (6, 2, 8), "one group": (3, 1, 4), "a group a head": (2, 2, 4)}
 

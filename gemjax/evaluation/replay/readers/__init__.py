@@ -1,8 +1,8 @@
 """Readers of recorded agent runs, one small module a format; the first whose `matches` says yes reads the file."""
 
-from gemjax.history.replay.readers import claude_code, codex, mini_swe_agent, request, swe_agent, tau_bench
-from gemjax.history.replay.readers.recording import Reader, Recording
-from gemjax.history.replay.readers.unsupported import name_of_unsupported
+from gemjax.evaluation.replay.readers import claude_code, codex, mini_swe_agent, request, swe_agent, tau_bench
+from gemjax.evaluation.replay.readers.recording import Reader, Recording
+from gemjax.evaluation.replay.readers.unsupported import name_of_unsupported
 
 __all__ = ["READERS", "Reader", "Recording", "name_of_unsupported"]
 

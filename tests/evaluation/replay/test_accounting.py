@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemjax.errors import ConfigError, WeightsError
-from gemjax.history.replay.accounting import Ledger, Prices, Sizer
-from gemjax.history.replay.tokens import (
+from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer
+from gemjax.evaluation.replay.tokens import (
     MEDIA_TOKENS,
     EstimatedTokens,
     TokenizerTokens,

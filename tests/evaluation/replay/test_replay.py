@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from gemjax.errors import ConfigError, RequestError
+from gemjax.evaluation.replay import Prices, Replay, Report, Trajectory, load, methods_named, requests, run
+from gemjax.evaluation.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks
+from gemjax.evaluation.replay.compressed import BrokenPromise, Compressed
+from gemjax.evaluation.replay.moment import Method, Moment, Reference
+from gemjax.evaluation.replay.tokens import EstimatedTokens
 from gemjax.history.blocks import validate
-from gemjax.history.replay import Prices, Replay, Report, Trajectory, load, methods_named, requests, run
-from gemjax.history.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks
-from gemjax.history.replay.compressed import BrokenPromise, Compressed
-from gemjax.history.replay.moment import Method, Moment, Reference
-from gemjax.history.replay.tokens import EstimatedTokens
 
 FORMATS = ("chat", "responses", "anthropic")
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu")
