@@ -147,7 +147,7 @@ def test_packed_requests(shared, name):
     agent = history("chat", 40, f"packed-{name}")
     headers = {**agent.all_headers(), "content-encoding": name}
     with shared.client() as client:
-        short = history("chat", 3, f"packed-{name}")
+        short = history("chat", 3, f"packed-{name}", task="another task")
         body = pack(short.body())
         # The provider does not unpack: what is not rewritten comes as it was sent.
         assert client.post(PATHS["chat"], content=body, headers=headers).status_code == 400
