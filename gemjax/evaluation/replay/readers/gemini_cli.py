@@ -30,7 +30,7 @@ def read(recording: Recording) -> list[Trajectory]:
         if row.get("type") not in _TALK:
             continue  # notices of the program to its user
         content, time = row.get("content"), seconds(row.get("timestamp"))
-        parts = [{"text": content}] if isinstance(content, str) else objects(content)
+        parts: list[dict[str, Any]] = [{"text": content}] if isinstance(content, str) else objects(content)
         responses = [p["functionResponse"] for p in parts if isinstance(p.get("functionResponse"), dict)]
         for response in responses:
             talk.result(response.get("id"), response_text(response), time)

@@ -21,7 +21,7 @@ def read(recording: Recording) -> list[Trajectory]:
     notes = ["system prompt and tool schemas are not in the recording"]
     if len(segments) > 1:
         notes.append("compacted by the agent: one trajectory for each part that it sent")
-    found = []
+    found: list[Trajectory] = []
     for rows in segments:
         apis = [api for r in rows if isinstance(api := _message(r).get("api"), str)]
         signed = bool(apis) and sum(api == "anthropic-messages" for api in apis) * 2 > len(apis)
