@@ -119,6 +119,11 @@ class Lineages:
         with self._lock:
             self._known[conversation.name] = conversation
 
+    def remove(self, name: str) -> bool:
+        """Forget a conversation; whether it was known."""
+        with self._lock:
+            return self._known.pop(name, None) is not None
+
     def _free_name(self, scope: str, chain: Chain) -> str:
         base = scope_digest(scope, chain[0] if chain else b"")[:16]
         name, number = base, 1

@@ -13,6 +13,7 @@ from gemjax.integrations.store import ConversationStore
 KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
 """The field that holds the messages, by format."""
 
+_WORTH_KEEPING = 16
 _ON_THE_SERVER = ("previous_response_id", "conversation")
 T = TypeVar("T")
 _log = logging.getLogger("gemjax.integrations")
@@ -89,6 +90,8 @@ class Shortener:
         """
         try:
             messages = _messages(request, format)
+            if not messages:
+                raise ValueError("the history is empty")
             chain = chain_of(messages)
         except (ValueError, RecursionError) as error:
             return _skipped(request, format, str(error))
@@ -99,7 +102,7 @@ class Shortener:
         try:
             # Looked at again: while this one waited, another may have moved the conversation on.
             common = common_prefix(conversation.chain, chain)
-            if chain and chain == conversation.chain:
+            if chain == conversation.chain:
                 return self._as_before(request, format, conversation, common, "the same messages again", "repeated")
             outcome = self._compressed(request, format, conversation, common, goal, keep)
             conversation.dropped = frozenset(range(len(messages))) - set(outcome.sources)
@@ -146,6 +149,11 @@ class Shortener:
             return _whole(request, len(messages), "skipped", "no conversation is known that it continues")
         return self._as_before(request, format, conversation, len(conversation.chain), "counted as sent last")
 
+    def forget(self, session: str) -> None:
+        """Start a conversation anew: what was chosen for it was not sent."""
+        if self.lineages.remove(session):
+            self.compressor.reset(session)
+
     def _compressed(
         self, request: Any, format: str, conversation: Conversation, common: int, goal: str | None, keep: Any
     ) -> Outcome:
@@ -187,7 +195,8 @@ class Shortener:
             _log.warning("%s", text)
 
     def _save(self, conversation: Conversation) -> None:
-        if self.store is None:
+        # A short conversation has nothing that a restart could lose.
+        if self.store is None or not (conversation.dropped or len(conversation.chain) >= _WORTH_KEEPING):
             return
         try:
             self.store.save(conversation, self.compressor.state_dict(conversation.name))

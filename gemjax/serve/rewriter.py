@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import threading
 from collections.abc import Mapping
 
 from gemjax.integrations.document import Document
@@ -34,8 +35,16 @@ class Rewriter:
     def __init__(self, shortener: Shortener, ledger: Ledger, limit: int, dry_run: bool = False) -> None:
         self.shortener, self.ledger, self.limit, self.dry_run = shortener, ledger, limit, dry_run
 
-    def rewrite(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Rewritten:
+    def rewrite(
+        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, late: threading.Event | None = None
+    ) -> Rewritten:
         """The body to send in place of `body`.
+
+        Args:
+            endpoint: where it goes.
+            headers: of the request, by lower-case name.
+            body: as it came.
+            late: set by the caller when it does not wait any longer and sends `body`: what is chosen then is forgotten.
 
         Raises: `TooLarge` for a packed body over the limit; nothing else, whatever the body holds.
         """
@@ -46,6 +55,8 @@ class Rewriter:
             return Rewritten(body, "skipped")  # it is the upstream's to judge
         try:
             outcome = self._outcome(endpoint, headers, document)
+            if late is not None and late.is_set():
+                self.shortener.forget(outcome.session)
             if self.dry_run or outcome.request is document.value:
                 return Rewritten(body, outcome.status)
             return Rewritten(document.rebuilt(outcome.request, outcome.sources), outcome.status)
