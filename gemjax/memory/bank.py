@@ -223,7 +223,7 @@ class MemoryBank:
         min_score: float | None = None,
         alpha: float | None = None,
         metric: str = "fused",
-        fold: bool = True,
+        fold: bool | None = None,
     ) -> list[Hit]:
         """The k best memories, best first; ties in the order of insertion. Fewer when fewer are eligible.
 
@@ -237,6 +237,7 @@ class MemoryBank:
             metric: `"fused"`, `"cosine"` or `"riemannian"`: what `score` is and what ranks.
             fold: show memories that say the same but for case, blanks and closing marks once, the best of them;
                 `Hit.duplicates` has the ids of the others. They must share scope, metadata and (nearly) the vector.
+                None: for a query that is a text; a vector asks for rows, as of an index.
 
         Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
         that nothing passes, gives an empty list.
@@ -252,7 +253,7 @@ class MemoryBank:
         min_score: float | None = None,
         alpha: float | None = None,
         metric: str = "fused",
-        fold: bool = True,
+        fold: bool | None = None,
     ) -> list[list[Hit]]:
         """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop."""
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -261,6 +262,7 @@ class MemoryBank:
         if isinstance(queries, str):
             raise MemoryBankError("queries must be a list of strings; got one string, use `search`")
         unit = self._query_vectors(queries)
+        fold = not hasattr(queries, "ndim") if fold is None else fold
         with self._lock:
             if not len(self._entries) or not len(unit):
                 return [[] for _ in unit]

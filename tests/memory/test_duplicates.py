@@ -41,11 +41,11 @@ def test_a_search_shows_each_fact_once_and_names_the_others():
     bank = MemoryBank()
     bank.add(SAME * 8, vectors=near(40))
     bank.add(OTHER, ids=[f"o{i}" for i in range(5)], vectors=-near(5, 1))
-    hits = bank.search(np.ones(6), k=6, metric="cosine")
+    hits = bank.search(np.ones(6), k=6, metric="cosine", fold=True)
     assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
     assert {hit.id for hit in hits[1:]} == {f"o{i}" for i in range(5)}
     assert sorted([hits[0].id, *hits[0].duplicates]) == list(range(40))
-    plain = bank.search(np.ones(6), k=6, metric="cosine", fold=False)
+    plain = bank.search(np.ones(6), k=6, metric="cosine")
     assert plain[0].id == hits[0].id and {hit.id for hit in plain} <= set(range(40)) and not plain[0].duplicates
 
 
@@ -53,7 +53,7 @@ def test_the_same_words_with_another_vector_or_metadata_are_not_folded():
     bank = MemoryBank()
     bank.add(["x"] * 3, vectors=np.eye(3), metadata=[None] * 3)
     bank.add(["x"], vectors=np.eye(3)[:1], metadata=[{"n": 1}])
-    assert len(bank.search(np.ones(3), k=9)) == 4
+    assert len(bank.search(np.ones(3), k=9, fold=True)) == 4
 
 
 def test_skip_keeps_the_first_and_returns_its_id():
