@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gemjax.integrations.document import Document
 from gemjax.integrations.shortener import KEYS, Outcome, Shortener
+from gemjax.integrations.wire import rebuilt
 from gemjax.serve.encodings import unpacked
 from gemjax.serve.endpoints import Endpoint, scope_of
 from gemjax.serve.ledger import Ledger
@@ -59,7 +60,7 @@ class Rewriter:
                 self.shortener.forget(outcome.session)
             if self.dry_run or outcome.request is document.value:
                 return Rewritten(body, outcome.status)
-            return Rewritten(document.rebuilt(outcome.request, outcome.sources), outcome.status)
+            return Rewritten(rebuilt(document, outcome), outcome.status)
         except Exception as error:
             # The agent's request goes out whatever happens in here. The type only: a message may quote content.
             _log.warning("a request passed through unchanged: %s", type(error).__name__)
