@@ -15,8 +15,9 @@ from gemjax.history.archive.tool import TOOL_NAME
 from gemjax.history.config import GEMConfig
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
+from gemjax.history.session import Session
 from gemjax.history.state import SessionState
-from gemjax.history.step import Keep, Session, Step, policy_of
+from gemjax.history.step import Keep, forward
 from gemjax.history.vectors import SharedEncoder
 
 _log = logging.getLogger("gemjax.history")
@@ -96,10 +97,11 @@ class HistoryCompressor:
             format_named(format)
         state = self._session(_named(session))
         with state.lock:
-            step = Step(self.config, self._encoder, state, request, goal, keep, format)
+            parsed = None
             try:
-                result = step.run()
-                self._archives.keep(session, step.parsed.blocks, result, state.vectors.matrix)
+                parsed = state.reader.parse(request, format)
+                result = forward(request, parsed, goal, keep, state, self.config, self._encoder)
+                self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
                 return result
             except GemjaxError as error:
                 if self.strict:
@@ -110,7 +112,7 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
-            step.passed_through()
+            state.passed_through(parsed)
             return self._failed(request, reason)
 
     async def acompress(
@@ -131,8 +133,7 @@ class HistoryCompressor:
         known = self._sessions.get(_named(session))
         if known is not None:
             with known.lock:
-                known.state = SessionState()
-                known.sent = None
+                known.restart(SessionState())
 
     def state_dict(self, session: str = "default") -> dict[str, Any]:
         """The session's state as JSON values; an unknown session has the state of a new one."""
@@ -152,7 +153,7 @@ class HistoryCompressor:
         """
         _named(session)
         loaded = SessionState.from_json(state)
-        policy = policy_of(self.config)
+        policy = self.config.chosen_policy
         if loaded.policy not in ("", policy.name):
             raise StateError(
                 f"the state was written under policy {loaded.policy!r}, this compressor uses {policy.name!r}"
@@ -160,8 +161,7 @@ class HistoryCompressor:
         archive = self._archives.read(state.get("archive", []))
         known = self._session(session)
         with known.lock:
-            known.state = loaded
-            known.sent = None
+            known.restart(loaded)
             self._archives.replace(session, archive)
 
     def recall(

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from gemjax.evaluation.gem.batches import Batch, batches
 from gemjax.evaluation.gem.checkpoints import UNRANKED, Checkpoints
+from gemjax.history.config import GEMConfig
 from gemjax.kernels.linalg import EXACT, independence_tolerance
 from gemjax.kernels.selection import most_recent, most_similar, random_blocks, residual_completion
 from gemjax.kernels.spans import SpanEnergies, span_energies
@@ -32,8 +33,8 @@ SELECTORS = {
 }
 """By key, the eight selectors of the comparison, in the order of the tables."""
 MEASURES = ("C", "E", "P_a", "R_a", "T3", "P_goal", "P_final")
-CAPACITY = 16
-TAU = 0.90
+CAPACITY = GEMConfig.capacity
+TAU = GEMConfig.coverage
 
 Values = dict[str, np.ndarray]
 """Measure -> one value a checkpoint, in flat order (trajectory by trajectory); NaN where not defined."""
