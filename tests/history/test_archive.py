@@ -414,7 +414,7 @@ def test_scores_are_bm25(texts: list[str], query: str, gone: set[int]):
                 continue
             weight = np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
             f = bags[i][term]
-            score += weight * f * 2.2 / (f + 1.2 * (0.7 + 0.3 * sum(bags[i].values()) / average))
+            score += weight * f * 2.2 / (f + 1.2 * (0.7 + 0.3 * np.log2(1 + sum(bags[i].values()) / average)))
             telling |= n <= max(1, len(texts) // 2)
         if telling:
             expected[i] = score

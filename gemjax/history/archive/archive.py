@@ -32,7 +32,7 @@ _POOL = 64
 """Candidates from each of the two rankings."""
 
 _WEIGHTS = {"letters": 1.0, "meaning": 0.5}
-"""Of the two scores, each as a share of its best: a name that stands there tells more than likeness (docs/recall.md)."""
+"""Of the two scores, each as a share of its best: a name that stands there tells more than likeness."""
 
 _SMALLEST_SHARE = 48
 """Tokens below which an excerpt says too little: then fewer exchanges are given."""

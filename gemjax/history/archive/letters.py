@@ -10,8 +10,8 @@ import numpy as np
 
 K1 = 1.2
 B = 0.3
-"""BM25's saturation and length normalisation (Robertson and Zaragoza 2009, section 3.2). Less normalisation than their
-usual 0.75: that a long result holds a rare name says as much as that a short one does."""
+"""BM25's saturation and length normalisation (Robertson and Zaragoza 2009, section 3.2). The length enters by its
+logarithm, so that a rare name in a long result is not worth less than a common one in a short result."""
 
 MOST_QUERY_TERMS = 64
 """Terms of a query that are looked up, rarest first, so that a long question costs no more than a short one."""
@@ -118,7 +118,7 @@ class LetterIndex:
         n = len(self._alive)
         lengths = np.frombuffer(self._lengths, np.float32)
         scale = max(self._total, 1.0) / max(len(self), 1)
-        norms = K1 * (1 - B + B * lengths / scale)
+        norms = K1 * (1 - B + B * np.log2(1 + lengths / scale))
         scores = np.zeros(n, np.float64)
         told = np.zeros(n, bool)
         for term in rarest:
