@@ -184,7 +184,7 @@ def test_a_long_exchange_is_cut_to_the_lines_that_answer():
     messages = blocks(40)
     lines = [f"{i} plain filler words" for i in range(500)]
     lines[250] = "the password is hunter-2-green"
-    messages[2]["content"] = "\n".join(lines)
+    messages[2 + 2 * 5]["content"] = "\n".join(lines)
     gem.compress({"messages": messages})
     found = gem.recall("hunter-2-green password", k=1, budget=100)
     assert "the password is hunter-2-green" in found.text and not found.exchanges[0].whole
