@@ -44,9 +44,9 @@ types: install-test
 VERSION_TESTS := pytest hypothesis pytest-benchmark
 VERSION_CHECKS := tests/kernels -k "not sharding"
 # A Python that is newer than the floor, where there is one, also among those that pyenv keeps.
-NEWEST_PYTHON ?= $(shell for p in python3.14 python3.13 python3.12; do \
-	for q in $$p $$(pyenv prefix $$(pyenv versions --bare 2>/dev/null | grep "^$${p\#python}" | tail -1) 2>/dev/null)/bin/$$p; do \
-	$$q -c pass 2>/dev/null && echo $$q && exit; done; done)
+NEWEST_PYTHON ?= $(shell for v in 3.14 3.13 3.12; do \
+	for p in python$$v "$$(pyenv prefix "$$(pyenv versions --bare | grep "^$$v" | tail -1)")/bin/python$$v"; do \
+	"$$p" -c pass && echo "$$p" && exit; done; done 2>/dev/null)
 
 floors: install-test
 	rm -rf $(VENV)-floors
