@@ -140,6 +140,7 @@ class Reader:
         found += too_many_marks(marks + sum([r.marks for r in records]), chosen.name)
         problems += [p for p in found if p.severity == "error"]
         warnings = (settled.warnings if settled else []) + [p for p in found if p.severity == "warning"]
+        warnings.sort(key=lambda p: (p.index, p.rule))
         blocks, contents = self._blocks(messages, records, exchanges, settled)
         latest = contents[-1] if contents else settled.latest if settled else None
         self._settle(chosen, messages, records, exchanges, blocks, contents, None if problems else warnings)
