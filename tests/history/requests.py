@@ -118,7 +118,7 @@ def _varied_responses(rng: random.Random, number: int, add: Any) -> None:
     unknown = {"type": rng.choice(["wizard", "wizard_call"]), "n": number}
     compaction = {"type": "compaction", "encrypted_content": f"e{number}"}
     late = {"type": "additional_tools", "role": "developer", "tools": []}
-    kind = rng.choice(["plain"] * 6 + ["program", "search", "hosted search", "mcp", "approval", "reference"])
+    kind = rng.choice(["plain"] * 9 + ["program", "search", "hosted search", "mcp", "approval", "reference"])
     if kind == "hosted search":
         add({"type": "tool_search_call", "execution": "server", "call_id": None, "arguments": {}}, number, True)
         add({"type": "tool_search_output", "execution": "server", "call_id": None, "tools": []}, number, True)

@@ -10,18 +10,20 @@ from tests.conftest import HashingEncoder
 from tests.history.requests import chat_block
 
 ASKING = [
-    "AskUserQuestion", "ask_user_question", "ASK_USER", "request_user_input", "ask_followup_question", "askFollowUpQuestion",
-    "mcp__ide__ask_human", "human", "human_input", "get_human_feedback", "get_user_input", "wait_for_user_input",
-    "message_ask_user", "ask_clarification", "ask_clarifying_question", "clarify", "question", "ask_questions",
-    "vscode_askQuestions", "ExitPlanMode", "exit_plan_mode", "plan_mode_respond", "request_approval", "confirm_with_user",
-    "UserInput", "functions.request_user_input", "prompt_user", "askuserquestion", "requestuserinput", "await_user_reply",
+    "AskUserQuestion", "ask_user_question", "ASK_USER", "request_user_input", "ask_followup_question",
+    "askFollowUpQuestion", "mcp__ide__ask_human", "human", "human_input", "get_human_feedback",
+    "get_user_input", "wait_for_user_input", "message_ask_user", "ask_clarification",
+    "ask_clarifying_question", "clarify", "question", "ask_questions", "vscode_askQuestions", "ExitPlanMode",
+    "exit_plan_mode", "plan_mode_respond", "request_approval", "confirm_with_user", "UserInput",
+    "functions.request_user_input", "prompt_user", "askuserquestion", "requestuserinput", "await_user_reply",
     "ask_user_for_confirmation", "human_in_the_loop", "consult_user", "AskQuestion",
 ]  # fmt: skip
 NOT_ASKING = [
-    "bash", "get_user", "get_user_details", "find_user_id_by_email", "update_user", "create_user", "list_users", "ask_llm",
-    "search", "read_file", "Task", "TaskCreate", "transfer_to_human_agents", "message_user", "send_message_to_user",
-    "notify_user", "get_input_schema", "request_refund", "answer", "submit_answer", "user_profile", "delete_user_input_file",
-    "run_query", "questionnaire_export", "fetch_questions_for_exam", "WebFetch", "think", "review_code", "approve_refund",
+    "bash", "get_user", "get_user_details", "find_user_id_by_email", "update_user", "create_user",
+    "list_users", "ask_llm", "search", "read_file", "Task", "TaskCreate", "transfer_to_human_agents",
+    "message_user", "send_message_to_user", "notify_user", "get_input_schema", "request_refund", "answer",
+    "submit_answer", "user_profile", "delete_user_input_file", "run_query", "questionnaire_export",
+    "fetch_questions_for_exam", "WebFetch", "think", "review_code", "approve_refund",
 ]  # fmt: skip
 
 
@@ -36,8 +38,8 @@ def test_tools_that_do_not(name):
 
 
 SAID = [
-    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new",
-    "The user doesn't want to take this action right now. STOP what you are doing and wait for the user to tell you how",
+    "The user doesn't want to proceed with this tool use. The tool use was rejected",
+    "The user doesn't want to take this action right now. STOP what you are doing",
     "exec command rejected by user",
     '{"output":"rejected by user","metadata":{"exit_code":1}}',
     "User rejected the tool call for `send_mail` with id 3",
@@ -106,7 +108,7 @@ def test_what_the_user_said_is_forwarded_whatever_else_is_dropped(name, answer):
 
 
 def test_the_papers_rules_are_without_it():
-    assert [r.name for r in DEFAULT_RULES][0] == "user" and "user" not in [r.name for r in PAPER_RULES]
+    assert DEFAULT_RULES[0].name == "user" and "user" not in [r.name for r in PAPER_RULES]
 
 
 def test_a_limit_keeps_the_most_recent():

@@ -305,7 +305,7 @@ def test_the_last_assistant_message_may_not_end_in_white_space():
 @settings(deadline=None, max_examples=150)
 @given(st.sampled_from(["chat", "responses", "anthropic"]), st.randoms(use_true_random=False))
 def test_any_choice_of_blocks_can_be_dropped(name, rng):
-    """Whatever is dropped: valid by the second opinion, whole responses, nothing that must stay, the same other blocks."""
+    """Valid by the second opinion, whole responses, nothing that must stay, and the same other blocks."""
     request, of, stays = varied(rng, name, rng.randrange(1, 14))
     assert faults(request) == []
     key = "input" if name == "responses" else "messages"

@@ -1,4 +1,4 @@
-"""Histories that hold the objects of SDKs: the real ones where they are installed, pydantic models of their shape else."""
+"""Histories that hold the objects of SDKs: the real ones where they are installed, and models of their shape."""
 
 from typing import Any
 
