@@ -296,6 +296,17 @@ def test_empty_text_of_the_assistant_is_refused_unless_it_is_last(content, rules
     assert [p.rule for p in parse(last).problems] == (rules if isinstance(content, list) and content else [])
 
 
+def test_empty_instructions_are_refused_by_one_provider():
+    request = anthropic(2)
+    request["system"] = [{"type": "text", "text": "s"}, {"type": "text", "text": " "}]
+    assert [(p.rule, p.index) for p in parse(request).problems] == [("empty-content", -1)]
+    request = anthropic(2)
+    request["messages"].append({"role": "system", "content": [{"type": "text", "text": ""}]})
+    assert [(p.rule, p.index) for p in parse(request).problems] == [("empty-content", 5)]
+    request["messages"][-1] = {"role": "system", "output_config": {"effort": "low"}}
+    assert parse(request).problems == []
+
+
 def test_the_last_assistant_message_may_not_end_in_white_space():
     request = {"system": "s", "messages": [USER, {"role": "assistant", "content": "It is "}]}
     assert [p.rule for p in parse(request).problems] == ["trailing-whitespace"]
