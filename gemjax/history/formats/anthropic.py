@@ -246,6 +246,12 @@ def _known(part: dict[str, Any], types: frozenset[str], problems: list[Problem])
     name = part.get("type")
     if isinstance(name, str) and name in types:
         return True
+    if not isinstance(name, str):
+        came = "none" if name is None else kind(name)
+        problems.append(
+            problem("content-type", f"the type of a content part must be a string, got {came}", "fix content")
+        )
+        return False
     problems.append(warning("part-type", f"a content part of type {name!r} is not known", "see docs/validity.md"))
     return False
 
