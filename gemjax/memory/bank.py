@@ -14,6 +14,7 @@ from gemjax.errors import EncoderError, MemoryBankError
 from gemjax.kernels import metric as km
 from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
+from gemjax.kernels.host import power_of_two
 from gemjax.memory.config import MemoryConfig, check_alpha
 from gemjax.memory.entries import Entries, unit_vectors
 from gemjax.memory.fitted import FittedMetric
@@ -230,7 +231,7 @@ class MemoryBank:
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
             form = "similarity" if note else self.config.form
-            bucket = min(self._rows.capacity, max(16, 1 << (k - 1).bit_length()))
+            bucket = min(self._rows.capacity, power_of_two(k, 16))
             step = self._batch_size(len(unit))
             weight = 1.0 if note else alpha
             results = []
@@ -238,7 +239,7 @@ class MemoryBank:
                 part = unit[start : start + step]
                 padded = np.zeros((step, unit.shape[1]), np.float32)
                 padded[: len(part)] = part
-                top = ks.search(
+                top = ks.fused_search(
                     self._rows.buffer,
                     eligible,
                     jnp.int32(len(self._rows)),
@@ -362,7 +363,7 @@ class MemoryBank:
     def _batch_size(self, wanted: int) -> int:
         assert self._rows is not None
         most = max(1, SCORE_BYTES // (8 * self._rows.capacity))
-        return min(1 << (most.bit_length() - 1), 1 << (wanted - 1).bit_length())
+        return min(1 << (most.bit_length() - 1), power_of_two(wanted))
 
     def _alpha(self, alpha: float | None, metric: str) -> float:
         if metric not in METRICS:

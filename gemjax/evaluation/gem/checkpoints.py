@@ -20,7 +20,7 @@ from gemjax.history.queries import QUERIES, queries_of
 from gemjax.history.records import BlockContent
 from gemjax.history.signals import BlockSignals, signals
 from gemjax.history.vectors import bucket
-from gemjax.kernels.spans import growing_basis
+from gemjax.kernels.linalg import growing_basis
 
 MIN_BLOCKS = 16
 UNRANKED = 1 << 30
