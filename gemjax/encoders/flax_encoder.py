@@ -72,6 +72,7 @@ class FlaxSentenceEncoder:
         if long_texts not in ("pool", "truncate"):
             raise ConfigError(f"long_texts = {long_texts!r}; expected 'pool' or 'truncate'")
         files = find_model(model, download=download, cache_dir=cache_dir)
+        from gemjax.models.opening import damage
         from gemjax.models.sentence import read_json, read_sentence_config
 
         sentence = read_sentence_config(files.folder)
@@ -84,7 +85,8 @@ class FlaxSentenceEncoder:
             from gemjax.models.tensorfile import open_tensors
             from gemjax.models.tokenizer import SentenceTokenizer, load_tokenizer
 
-            config = BertConfig.from_json(read_json(sentence.folder / "config.json"))
+            with damage(sentence.folder / "config.json"):
+                config = BertConfig.from_json(read_json(sentence.folder / "config.json"))
             tokenizer = load_tokenizer(sentence.folder / "tokenizer.json")
             self._tokenizer = SentenceTokenizer(tokenizer, lowercase=sentence.lowercase, vocab_size=config.vocab_size)
             checked = digest.result()

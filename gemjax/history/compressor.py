@@ -11,8 +11,9 @@ from gemjax.errors import ConfigError, GemjaxError, StateError
 from gemjax.history.config import GEMConfig
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
+from gemjax.history.session import Session
 from gemjax.history.state import SessionState
-from gemjax.history.step import Keep, Session, Step, policy_of
+from gemjax.history.step import Keep, forward
 from gemjax.history.vectors import SharedEncoder
 
 _log = logging.getLogger("gemjax.history")
@@ -91,9 +92,10 @@ class HistoryCompressor:
             format_named(format)
         state = self._session(_named(session))
         with state.lock:
-            step = Step(self.config, self._encoder, state, request, goal, keep, format)
+            parsed = None
             try:
-                return step.run()
+                parsed = state.reader.parse(request, format)
+                return forward(request, parsed, goal, keep, state, self.config, self._encoder)
             except GemjaxError as error:
                 if self.strict:
                     raise
@@ -103,7 +105,7 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
-            step.passed_through()
+            state.passed_through(parsed)
             return self._failed(request, reason)
 
     async def acompress(
@@ -123,8 +125,7 @@ class HistoryCompressor:
         known = self._sessions.get(_named(session))
         if known is not None:
             with known.lock:
-                known.state = SessionState()
-                known.sent = None
+                known.restart(SessionState())
 
     def state_dict(self, session: str = "default") -> dict[str, Any]:
         """The session's state as JSON values; an unknown session has the state of a new one."""
@@ -143,15 +144,14 @@ class HistoryCompressor:
         """
         _named(session)
         loaded = SessionState.from_json(state)
-        policy = policy_of(self.config)
+        policy = self.config.chosen_policy
         if loaded.policy not in ("", policy.name):
             raise StateError(
                 f"the state was written under policy {loaded.policy!r}, this compressor uses {policy.name!r}"
             )
         known = self._session(session)
         with known.lock:
-            known.state = loaded
-            known.sent = None
+            known.restart(loaded)
 
     def _failed(self, request: Any, reason: str) -> CompressionResult:
         """The original goes through. Said once a kind in the log, since an agent's loop may not look at results."""

@@ -70,10 +70,15 @@ class GEMConfig:
             raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
 
     @property
+    def chosen_policy(self) -> Policy:
+        """`policy` as an object; construction has resolved names."""
+        assert not isinstance(self.policy, str)
+        return self.policy
+
+    @property
     def effective_delta(self) -> float:
         """`delta`, or the policy's default."""
-        assert not isinstance(self.policy, str)
-        return self.policy.delta if self.delta is None else self.delta
+        return self.chosen_policy.delta if self.delta is None else self.delta
 
     @classmethod
     def paper(cls, **changes: Any) -> "GEMConfig":

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from gemjax.history.records import Block, BlockContent
 
 Query = Callable[[str, BlockContent, Sequence[Block]], tuple[str, ...]]
@@ -45,3 +47,26 @@ def queries_of(rules: Iterable[object]) -> tuple[str, ...]:
     """
     asked = {query for rule in rules for query in getattr(rule, "queries", ("goal", "state", "action"))}
     return tuple(query for query in QUERIES if query in asked)
+
+
+def query_texts(
+    rules: Iterable[object], goal: str, latest: BlockContent, blocks: Sequence[Block]
+) -> dict[str, tuple[str, ...]]:
+    """The texts of every query that the rules may ask for, by name."""
+    return {name: QUERIES[name](goal, latest, blocks) for name in queries_of(rules)}
+
+
+def query_directions(texts: Mapping[str, tuple[str, ...]], vectors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The direction of each query, float32 `[d]`: that of the sum of its texts' vectors; zero if they cancel.
+
+    Args:
+        texts: what `query_texts` returned.
+        vectors: a unit or zero row `[d]` for each of these texts.
+    """
+    return {name: _direction([vectors[text] for text in parts]) for name, parts in texts.items()}
+
+
+def _direction(parts: Sequence[np.ndarray]) -> np.ndarray:
+    total = np.sum(parts, axis=0)
+    length = float(np.linalg.norm(total))
+    return np.asarray(total / length if length > 0 else total, np.float32)

@@ -158,26 +158,32 @@ class Rule(Protocol):
         ...
 
 
-def apply_rules(rules: Iterable[Rule], view: EvidenceView) -> dict[str, dict[int, str]]:
-    """Run rules in order on one view: rule name -> block index -> reason, P of Eq. B.1.
+def named_by(rule: Rule, view: EvidenceView) -> dict[int, str]:
+    """Run one rule on a view, which remembers it for later rules: block index -> reason, as the rule orders them.
 
-    Raises: `ConfigError` when a rule names something that is no block; `CallbackError` when it raises or returns no
+    Raises: `ConfigError` when the rule names something that is no block; `CallbackError` when it raises or returns no
         mapping.
     """
-    found: dict[str, dict[int, str]] = {}
-    for rule in rules:
-        try:
-            returned = rule(view)
-        except GemjaxError:
-            raise
-        except Exception as error:
-            raise CallbackError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
-        try:
-            named = {int(index): str(reason) for index, reason in returned.items()}
-        except Exception as error:
-            came = f"{type(error).__name__}: {error}"
-            raise CallbackError(f"rule {rule.name!r} must return block indices with reasons; {came}") from error
-        if bad := [i for i in named if not 0 <= i < len(view)]:
-            raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(view)}")
-        found[rule.name] = view.record(rule.name, named)
-    return found
+    try:
+        returned = rule(view)
+    except GemjaxError:
+        raise
+    except Exception as error:
+        raise CallbackError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
+    try:
+        named = {int(index): str(reason) for index, reason in returned.items()}
+    except Exception as error:
+        came = f"{type(error).__name__}: {error}"
+        raise CallbackError(f"rule {rule.name!r} must return block indices with reasons; {came}") from error
+    if bad := [i for i in named if not 0 <= i < len(view)]:
+        raise ConfigError(f"rule {rule.name!r} names blocks {bad}, there are {len(view)}")
+    view.record(rule.name, named)
+    return named
+
+
+def apply_rules(rules: Iterable[Rule], view: EvidenceView) -> dict[str, dict[int, str]]:
+    """Run rules in order on one view: rule name -> block index -> reason, in block order; P of Eq. B.1.
+
+    Raises: `ConfigError`, `CallbackError` as `named_by` does.
+    """
+    return {rule.name: dict(sorted(named_by(rule, view).items())) for rule in rules}

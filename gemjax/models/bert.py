@@ -275,6 +275,7 @@ def load_bert(config: BertConfig, tensors: Mapping[str, np.ndarray], device: jax
 
     source = Parameters(tensors, rename)
     hidden, inner, count = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    source.require_layers(count)
     square, names = (hidden, hidden), [f"encoder.layer.{i}." for i in range(count)]
 
     def linear(part: str, shape: tuple[int, int]) -> dict[str, np.ndarray]:

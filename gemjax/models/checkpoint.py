@@ -28,6 +28,7 @@ def load_decoder(config: DecoderConfig, tensors: Tensors, device: jax.Device | N
         WeightsError: a parameter is missing, has another shape or is not finite, or a tensor is unknown.
     """
     source = Parameters(tensors, lambda name: name.removeprefix("model."))
+    source.require_layers(config.num_hidden_layers)
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim
     queries, keys = config.num_attention_heads * size, config.num_key_value_heads * size
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from gemjax.errors import WeightsError
 from gemjax.models.config import DecoderConfig
+from gemjax.models.gguf_header import check_header, split_parts
+from gemjax.models.opening import damage
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _LAYER = {
@@ -58,14 +60,14 @@ def _reader(kind: type, path: Path) -> Any:
 
 
 class GGUFFile(Mapping[str, np.ndarray]):
-    """One GGUF file: its tensors by Hugging Face's names, dequantised to float32 when they are asked for.
+    """One model in GGUF: its tensors by Hugging Face's names, dequantised to float32 when they are asked for.
 
     Args:
-        path: the file.
+        path: the file; of a split model (`NAME-00001-of-00003.gguf`) its first part, with the others beside it.
 
     Raises:
-        WeightsError: the file cannot be read or is cut off, the architecture or a quantisation is not supported, or
-            the `gguf` package is not installed.
+        WeightsError: the file cannot be read or is cut off, the architecture or a quantisation is not supported, it is
+            a later part of a split model or a part is missing, or the `gguf` package is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -75,24 +77,37 @@ class GGUFFile(Mapping[str, np.ndarray]):
             raise WeightsError("reading GGUF files needs the gguf package: pip install 'gemjax[fdtd]'") from error
         self.path = Path(path)
         self._dequantise = gguf.dequantize
-        try:
-            with self.path.open("rb") as file:
-                magic = file.read(4)
-        except OSError as error:
-            raise WeightsError(f"cannot read {self.path}: {error.strerror or error}") from error
-        if magic != b"GGUF":
-            raise WeightsError(f"{self.path} is not a GGUF file")
-        try:
-            self._reader = _reader(gguf.GGUFReader, self.path)
-        except Exception as error:  # the reader raises whatever its arithmetic meets in a damaged file
-            raise WeightsError(f"{self.path} is cut off or damaged: {error}") from error
+        self.parts = split_parts(self.path)
+        readers = []
+        for part in self.parts:
+            check_header(part)
+            try:
+                readers.append(_reader(gguf.GGUFReader, part))
+            except Exception as error:  # the reader raises whatever its arithmetic meets in a damaged file
+                raise WeightsError(f"{part} is cut off or damaged: {error}") from error
+        self._reader = readers[0]
+        with damage(self.path):
+            self._read(readers)
+
+    def _read(self, readers: list[Any]) -> None:
+        number, count = self._field("split.no", 0), self._field("split.count", 0) or 1
+        if number != 0:
+            raise WeightsError(f"{self.path} is part {number + 1} of a model split into {count} files; name the first")
+        if count != len(readers):
+            raise WeightsError(
+                f"{self.path} is part 1 of a model split into {count} files, which must be named "
+                f"NAME-00001-of-{count:05d}.gguf and so on"
+            )
         self.architecture = str(self._field("general.architecture"))
         if self.architecture not in _ARCHITECTURES:
             raise WeightsError(
                 f"{self.path}: architecture {self.architecture!r} is not supported; "
                 f"known are {', '.join(_ARCHITECTURES)}"
             )
-        self._tensors = {self._name(tensor.name): tensor for tensor in self._reader.tensors}
+        tensors = [tensor for reader in readers for tensor in reader.tensors]
+        self._tensors = {self._name(tensor.name): tensor for tensor in tensors}
+        if len(self._tensors) != len(tensors):
+            raise WeightsError(f"{self.path}: two tensors have one name")
         self._divisors = self._tensors.pop(_FREQUENCIES, None)
         self.config = self._config()
 
@@ -128,6 +143,9 @@ class GGUFFile(Mapping[str, np.ndarray]):
         turned = values.get("rope.dimension_count", size)
         if values.get("attention.value_length", size) != size or turned != size:
             raise WeightsError(f"{self.path}: head sizes of keys, values and rotary positions differ; not supported")
+        layers = values["block_count"]
+        if not isinstance(layers, int) or not 0 < layers <= len(self._tensors):
+            raise WeightsError(f"{self.path}: block_count = {layers!r}, and there are {len(self._tensors)} tensors")
         if "embed_tokens.weight" not in self._tensors:
             raise WeightsError(f"{self.path} lacks the tensor token_embd.weight")
         table = [int(n) for n in self._tensors["embed_tokens.weight"].shape[::-1]]
@@ -157,13 +175,15 @@ class GGUFFile(Mapping[str, np.ndarray]):
     @property
     def pooling(self) -> str:
         """How the file wants token vectors turned into a text's: none, mean, cls, lasttoken or rank."""
-        number = int(self._field(f"{self.architecture}.pooling_type", 0))
-        return _POOLINGS[number] if 0 <= number < len(_POOLINGS) else f"number {number}"
+        number = self._field(f"{self.architecture}.pooling_type", 0)
+        known = isinstance(number, int) and 0 <= number < len(_POOLINGS)
+        return _POOLINGS[number] if known else f"number {number}"
 
     def tokenizer_fields(self) -> dict[str, Any]:
         """The `tokenizer.ggml.*` metadata by short name (`model`, `pre`, `tokens`, `merges`, `token_type`, ...)."""
         prefix = "tokenizer.ggml."
-        return {key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)}
+        with damage(f"{self.path}: the tokenizer"):
+            return {key.removeprefix(prefix): self._field(key) for key in self._reader.fields if key.startswith(prefix)}
 
     def __getitem__(self, name: str) -> np.ndarray:
         value = self._values(name, self._tensors[name])
@@ -179,7 +199,8 @@ class GGUFFile(Mapping[str, np.ndarray]):
             raise WeightsError(
                 f"{self.path}: tensor {name} is stored as {tensor.tensor_type.name}, which gguf cannot dequantise"
             ) from error
-        return np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
+        with damage(f"{self.path}: tensor {name}"):
+            return np.asarray(value, np.float32).reshape([int(n) for n in tensor.shape[::-1]])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

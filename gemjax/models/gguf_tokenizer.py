@@ -7,6 +7,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from gemjax.errors import WeightsError
+from gemjax.models.opening import damage, no_panic
 from gemjax.models.tokenizer import add_ends
 
 _CONTROL, _USER_DEFINED = 3, 4
@@ -26,6 +27,11 @@ def tokenizer_from_gguf(fields: Mapping[str, Any], name: str) -> Tokenizer:
     Raises:
         WeightsError: another kind of tokenizer, an unknown pre-tokenizer, or a damaged vocabulary.
     """
+    with damage(f"{name}: the tokenizer"), no_panic(f"{name}: the tokenizer"):
+        return _byte_level(fields, name)
+
+
+def _byte_level(fields: Mapping[str, Any], name: str) -> Tokenizer:
     if fields.get("model") != "gpt2":
         raise WeightsError(
             f"{name}: tokenizer {fields.get('model')!r} is not supported; put its tokenizer.json beside the file"

@@ -22,6 +22,7 @@ from gemjax.kernels.sensitivity import Sensitivity, token_sensitivity
 from gemjax.models.checkpoint import merged
 from gemjax.models.config import DecoderConfig
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, open_language_model
+from gemjax.models.opening import no_panic
 from gemjax.models.tokenizer import readable
 
 # Tokens in a batch: enough for the matrix products to reach their speed, few enough to stay small in memory.
@@ -199,7 +200,8 @@ class LanguageModel:
 
     def tokenize(self, text: str) -> Tokens:
         """The text's tokens, no special ones added, with character spans. Lone surrogates are read as U+FFFD."""
-        encoding = self.tokenizer.encode(readable(text), add_special_tokens=False)
+        with no_panic("a text, with this tokenizer,"):
+            encoding = self.tokenizer.encode(readable(text), add_special_tokens=False)
         ids = np.asarray(encoding.ids, np.int32)
         if not len(ids):
             return Tokens(ids, np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -211,7 +213,8 @@ class LanguageModel:
 
     def count(self, text: str) -> int:
         """How many tokens the text has, special ones not counted."""
-        return len(self.tokenizer.encode(readable(text), add_special_tokens=False).ids)
+        with no_panic("a text, with this tokenizer,"):
+            return len(self.tokenizer.encode(readable(text), add_special_tokens=False).ids)
 
     def padded(self, n: int) -> int:
         """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""

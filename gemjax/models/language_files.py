@@ -12,7 +12,9 @@ from gemjax.errors import WeightsError
 from gemjax.models.checkpoint import load_decoder
 from gemjax.models.config import DecoderConfig
 from gemjax.models.gguf import GGUFFile
+from gemjax.models.gguf_header import is_later_part, split_parts
 from gemjax.models.gguf_tokenizer import tokenizer_from_gguf
+from gemjax.models.opening import damage, regular_file
 from gemjax.models.sentence import read_json, transformer_folder
 from gemjax.models.tensorfile import open_tensors
 from gemjax.models.tokenizer import load_tokenizer
@@ -61,7 +63,8 @@ def find_language_model(
     files = find_model(name_or_path, download=download, cache_dir=cache_dir)
     if any((files.folder / name).is_file() for name in ("config.json", "modules.json")):
         return files, None
-    found = sorted(files.folder.glob("*.gguf"))
+    # Of a split model the first part stands for all.
+    found = sorted(path for path in files.folder.glob("*.gguf") if not is_later_part(path))
     if len(found) > 1:
         raise WeightsError(f"{files.folder} holds several GGUF files; name one: {[p.name for p in found]}")
     if not found:
@@ -109,7 +112,9 @@ def load_model(
         weights_digest(files, gguf)
     if gguf is None:
         folder = transformer_folder(files.folder)
-        config, tensors = DecoderConfig.from_json(read_json(folder / "config.json")), open_tensors(folder)
+        with damage(folder / "config.json"):
+            config = DecoderConfig.from_json(read_json(folder / "config.json"))
+        tensors = open_tensors(folder)
         tokenizer, pooling = load_tokenizer(folder / "tokenizer.json"), "none"
     else:
         tensors = file = GGUFFile(gguf)
@@ -134,9 +139,17 @@ def weights_digest(files: ModelFiles, gguf: Path | None) -> str:
 
 
 def verify_gguf(path: Path, expected: str | None, name: str) -> str:
-    """The file's SHA-256. Raises `WeightsError` unless it is the expected one; None: any will do."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    """The file's SHA-256, or that of all its parts' digests where the model is split.
+
+    Raises:
+        WeightsError: it is not the expected one (None: any will do), or a part is missing.
+    """
+    digests = []
+    for part in split_parts(path):
+        regular_file(part)
+        with part.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     if expected is not None and digest != expected:
         raise WeightsError(
             f"{path} is damaged or not {name}: sha256 {digest}, expected {expected}; reinstall the package"

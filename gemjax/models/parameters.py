@@ -19,6 +19,11 @@ class Parameters:
         self._tensors = tensors
         self._names = {rename(name): name for name in tensors}
 
+    def require_layers(self, count: int) -> None:
+        """Raises `WeightsError` for a config with more layers than there are tensors, before room is made for them."""
+        if count > len(self._names):
+            raise WeightsError(f"the config asks for {count:,} layers, the weights hold {len(self._names):,} tensors")
+
     def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """The tensor, float32. Raises `WeightsError` when it is missing, of another shape or not finite."""
         if name not in self._names:

@@ -1,12 +1,12 @@
 """Reads how a sentence-transformers model folder turns token vectors into a sentence vector."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from gemjax.errors import WeightsError
+from gemjax.models.opening import inside, read_json_file
 
 _WAY_OUT = "use SentenceTransformerEncoder for this model"
 Pooling = Literal["mean", "cls", "lasttoken"]
@@ -28,7 +28,7 @@ class SentenceConfig:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in `path`. Raises `WeightsError` when it is missing or is none."""
-    value = _parse(path)
+    value = read_json_file(path)
     if not isinstance(value, dict):
         raise WeightsError(f"{path} is no JSON object")
     return value
@@ -65,23 +65,15 @@ def read_sentence_config(folder: Path, poolings: tuple[Pooling, ...] = ("mean", 
     return SentenceConfig(transformer, pooling, window, lowercase, prompt)
 
 
-def _parse(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise WeightsError(f"{path} is damaged: {error}") from error
-
-
 def _modules(folder: Path) -> list[tuple[str, Path]]:
     """The modules' kinds and folders."""
-    modules = _parse(folder / "modules.json")
+    path = folder / "modules.json"
+    modules = read_json_file(path)
     try:
         # Versions moved the classes around; the last part of the dotted name stayed.
-        kinds = [(module["type"].rsplit(".", 1)[-1], folder / module["path"]) for module in modules]
+        kinds = [(module["type"].rsplit(".", 1)[-1], inside(folder, module["path"], path)) for module in modules]
     except (TypeError, KeyError, AttributeError) as error:
-        raise WeightsError(f"{folder / 'modules.json'} is damaged: {error!r}") from error
+        raise WeightsError(f"{path} is damaged: {error!r}") from error
     names = [kind for kind, _ in kinds]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise WeightsError(

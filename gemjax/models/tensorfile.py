@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from gemjax.errors import WeightsError
+from gemjax.models.opening import inside, read_json_file, regular_file
 
 _DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"),
@@ -24,8 +25,10 @@ _DTYPES: dict[str, np.dtype] = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
-# The format's own limit; a larger length means that the first eight bytes are not a safetensors header.
-_MAX_HEADER = 100_000_000
+# The format allows 100 MB. The largest published models have headers of some MB, and JSON takes ten times its size in
+# memory.
+_MAX_HEADER = 16 << 20
+_MAX_AXES = 8
 
 
 class TensorFile(Mapping[str, np.ndarray]):
@@ -42,6 +45,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        regular_file(self.path)
         try:
             self._bytes = np.memmap(self.path, np.uint8, mode="r")
         except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
@@ -56,7 +60,7 @@ class TensorFile(Mapping[str, np.ndarray]):
             raise WeightsError(f"{self.path} is not a safetensors file, or is cut off: {size} bytes, header {length}")
         try:
             header = json.loads(self._bytes[8 : 8 + length].tobytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WeightsError(f"{self.path} is not a safetensors file: its header is no JSON ({error})") from error
         if not isinstance(header, dict):
             raise WeightsError(f"{self.path} is not a safetensors file: its header is no JSON object")
@@ -65,7 +69,9 @@ class TensorFile(Mapping[str, np.ndarray]):
     def _span(self, name: str, entry: object) -> tuple[np.dtype, tuple[int, ...], int, int]:
         try:
             dtype_name, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]  # type: ignore[index]
-            sizes_ok = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+            limit = self._bytes.size
+            axes_ok = isinstance(dtype_name, str) and len(shape) <= _MAX_AXES
+            sizes_ok = axes_ok and all(type(n) is int and 0 <= n <= limit for n in (*shape, begin, end))
         except (TypeError, KeyError, ValueError):
             sizes_ok = False
         if not sizes_ok:
@@ -102,12 +108,13 @@ def weight_files(folder: Path) -> list[Path]:
         return [single]
     if index.is_file():
         try:
-            names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            named = set(read_json_file(index)["weight_map"].values())
+        except (KeyError, TypeError, AttributeError) as error:
             raise WeightsError(f"{index} is damaged: {error!r}") from error
-        if missing := [name for name in names if not (folder / name).is_file()]:
+        shards = sorted(inside(folder, name, index) for name in named)
+        if missing := [shard.name for shard in shards if not shard.is_file()]:
             raise WeightsError(f"{folder} lacks the weight files {missing} that its index names")
-        return [folder / name for name in names]
+        return shards
     if pickled := sorted(path.name for path in folder.glob("*.bin")):
         raise WeightsError(
             f"{folder} holds only pickled weights ({pickled[0]}), which can run code when loaded; "

@@ -8,12 +8,14 @@ import numpy as np
 from tokenizers import Tokenizer, normalizers, processors
 
 from gemjax.errors import WeightsError
+from gemjax.models.opening import no_panic, regular_file
 from gemjax.models.weights import find_model
 
 # Longer texts go to the tokenizer in pieces: an Encoding costs a few hundred bytes a token, an id costs four.
 _PIECE_CHARS = 1 << 17
 # Characters in one call: bounds the Encodings alive at a time, and is enough to keep the tokenizer's threads busy.
 _CALL_CHARS = 1 << 20
+_FILE_BYTES = 256 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"\s")
 
@@ -33,12 +35,16 @@ def load_tokenizer(name_or_path: str | Path, *, download: bool | None = None) ->
         path = find_model(name_or_path, download=download).folder / "tokenizer.json"
     if not path.is_file():
         raise WeightsError(f"{path.parent} holds no tokenizer.json")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the Rust side raises plain Exception
-        raise WeightsError(f"{path} is damaged: {error}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    regular_file(path, _FILE_BYTES)
+    with no_panic(path):
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the Rust side raises plain Exception
+            raise WeightsError(f"{path} is damaged: {error}") from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        # Some damage shows only when a text is read.
+        tokenizer.encode("a B, 1 \u00e9\u6771\U0001f642")
     return tokenizer
 
 
@@ -51,7 +57,8 @@ def add_ends(tokenizer: Tokenizer, first: str | None, last: str | None) -> None:
     ends = {token: tokenizer.token_to_id(token) for token in (first, last) if token is not None}
     if unknown := sorted(token for token, number in ends.items() if number is None):
         raise WeightsError(f"the tokenizer does not know the special tokens {unknown} that it should put around a text")
-    ids = tokenizer.encode("a").ids
+    with no_panic("the tokenizer"):
+        ids = tokenizer.encode("a").ids
     first = None if first is None or ids[:1] == [ends[first]] else first
     last = None if last is None or ids[-1:] == [ends[last]] else last
     if first is None and last is None:
@@ -87,8 +94,9 @@ class SentenceTokenizer:
         self.prefix, self.suffix = self._specials()
 
     def _specials(self) -> tuple[np.ndarray, np.ndarray]:
-        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
-        full = self._tokenizer.encode("a")
+        with no_panic("the tokenizer"):
+            bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+            full = self._tokenizer.encode("a")
         for start in range(len(full.ids) - len(bare) + 1):
             if full.ids[start : start + len(bare)] == bare and not any(full.type_ids):
                 return np.array(full.ids[:start], np.int32), np.array(full.ids[start + len(bare) :], np.int32)
@@ -102,9 +110,9 @@ class SentenceTokenizer:
         """
         parts: list[list[np.ndarray]] = [[] for _ in texts]
         for owners, pieces in _calls(texts):
-            for owner, encoding in zip(
-                owners, self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False), strict=True
-            ):
+            with no_panic("a text, with this tokenizer,"):
+                encodings = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
+            for owner, encoding in zip(owners, encodings, strict=True):
                 parts[owner].append(np.array(encoding.ids, np.int32))
         return [part[0] if len(part) == 1 else np.concatenate(part) for part in parts]
 

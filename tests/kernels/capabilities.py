@@ -368,4 +368,5 @@ def table() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(table()))
+    for line in table():
+        print(line, flush=True)

@@ -6,7 +6,7 @@ the next action $a$: it is measured against and never shown to a selector.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -15,14 +15,17 @@ import numpy as np
 from gemjax.errors import GemjaxError
 from gemjax.evaluation.replay import Trajectory, Turn, requests
 from gemjax.history.blocks import Parsed, Reader
-from gemjax.history.evidence import EvidenceView, Rule
-from gemjax.history.queries import QUERIES, queries_of
-from gemjax.history.records import BlockContent
+from gemjax.history.config import GEMConfig
+from gemjax.history.evidence import Affinity, Goal, Rule
+from gemjax.history.planning import SelectionInput, SelectionPlan, plan_selection
+from gemjax.history.queries import query_directions, query_texts
+from gemjax.history.reading import NO_CONTENT, goal_of
 from gemjax.history.signals import BlockSignals, signals
 from gemjax.history.vectors import bucket
+from gemjax.history.view import named_by
 from gemjax.kernels.linalg import growing_basis
 
-MIN_BLOCKS = 16
+MIN_BLOCKS = GEMConfig.min_blocks
 UNRANKED = 1 << 30
 """Place of a block that no rule protects."""
 
@@ -41,7 +44,7 @@ class Checkpoints:
         final: the last complete block of the recording, `[d]`: the final state. Not defined at a checkpoint whose
             history already holds it.
         whole: energy that the full history holds of action, goal and final state, `[c, 3]` (`P_a([n])` of Eq. 4).
-        views: what the rules look at, `c` of them.
+        given: what the compressor would select from, `c` of them.
         refused: checkpoints whose full request a provider would refuse as recorded.
     """
 
@@ -55,7 +58,7 @@ class Checkpoints:
     goal: np.ndarray
     final: np.ndarray
     whole: np.ndarray
-    views: tuple[EvidenceView, ...]
+    given: tuple[SelectionInput, ...]
     refused: int
 
     @property
@@ -67,21 +70,23 @@ class Checkpoints:
         """Some of the checkpoints, in the order given; what belongs to the trajectory stays."""
         at = list(rows)
         parts = {name: getattr(self, name)[at] for name in ("counts", "action", "latest", "goal", "whole")}
-        return dataclasses.replace(self, **parts, views=tuple(self.views[row] for row in at))
+        return dataclasses.replace(self, **parts, given=tuple(self.given[row] for row in at))
+
+    def plan(self, row: int, config: GEMConfig) -> SelectionPlan:
+        """What the compressor would select at checkpoint `row`."""
+        return plan_selection(self.given[row], config)
 
     def protected(self, rules: Sequence[Rule]) -> np.ndarray:
         """Places of the blocks in the order in which rules name them, int `[c, n]`; `UNRANKED` if none does.
 
         The protected set is where the place is below `UNRANKED`; the first `m` of it where the place is below `m`.
         """
-        places = np.full((len(self.views), len(self.vectors)), UNRANKED, np.int64)
-        for row, view in zip(places, self.views, strict=True):
-            fresh = view.fresh()
+        places = np.full((len(self.given), len(self.vectors)), UNRANKED, np.int64)
+        for row, given in zip(places, self.given, strict=True):
+            fresh = given.view.fresh()
             place = 0
             for rule in rules:
-                named = rule(fresh)
-                fresh.record(rule.name, named)
-                for index in named:
+                for index in named_by(rule, fresh):
                     if row[index] == UNRANKED:
                         row[index] = place
                         place += 1
@@ -159,11 +164,11 @@ def checkpoints_of(
     found = moments(trajectory)
     if not found:
         return f"no tool call after the first {MIN_BLOCKS} complete blocks"
-    goals = [trajectory.goal if use_goal and trajectory.goal else _goal(parsed) for _, parsed in found]
-    latest = [parsed.latest or BlockContent("", "", (), ()) for _, parsed in found]
-    names = dict.fromkeys(("goal", "action", *queries_of(rules)))
+    goals = [trajectory.goal if use_goal and trajectory.goal else goal_of(parsed) for _, parsed in found]
+    latest = [parsed.latest or NO_CONTENT for _, parsed in found]
+    asking = (Goal(), Affinity(), *rules)  # the tables compare with the goal and the latest ACTION, whatever the rules
     asked = [
-        {name: QUERIES[name](goal, last, parsed.blocks) for name in names}
+        query_texts(asking, goal, last, parsed.blocks)
         for goal, last, (_, parsed) in zip(goals, latest, found, strict=True)
     ]
     actions = [turn.next.action_text for turn, _ in found if turn.next is not None]
@@ -173,16 +178,18 @@ def checkpoints_of(
     rows = np.stack([vector[b.content.selection_text] for b in blocks])
     if not rows.any():
         return "no block has a direction: the encoder returned zero vectors"
-    queries = [{name: _direction([vector[text] for text in parts]) for name, parts in q.items()} for q in asked]
+    queries = [query_directions(parts, vector) for parts in asked]
     known: dict[str, BlockSignals] = {b.key: signals(b.content) for b in blocks}
-    views = tuple(
-        EvidenceView(
+    given = tuple(
+        SelectionInput(
             blocks=parsed.blocks,
-            signals=[known.get(b.key) or signals(b.content) for b in parsed.blocks],
+            vectors=rows[: len(parsed.blocks)],
+            queries=q,
             goal=goal,
             latest=last,
-            similarity=_similarity(rows[: len(parsed.blocks)], q),
-            vectors=partial(rows.__getitem__, slice(len(parsed.blocks))),
+            signals=[known.get(b.key) or signals(b.content) for b in parsed.blocks],
+            chars=parsed.chars,
+            last_block=parsed.last_block,
         )
         for (_, parsed), goal, last, q in zip(found, goals, latest, queries, strict=True)
     )
@@ -201,7 +208,7 @@ def checkpoints_of(
         goal=goal_rows,
         final=rows[-1],
         whole=whole_energies(rows, counts, targets),
-        views=views,
+        given=given,
         refused=sum(bool(parsed.problems) for _, parsed in found),
     )
 
@@ -218,22 +225,3 @@ def whole_energies(rows: np.ndarray, counts: np.ndarray, targets: np.ndarray) ->
 @lru_cache(maxsize=1)
 def _growing() -> Any:
     return jax.jit(growing_basis)
-
-
-def _goal(parsed: Parsed) -> str:
-    """What the compressor takes for the goal: the first user message, and the latest one if another."""
-    texts = [r.view.text for r in parsed.records if r.view.role == "user" and r.view.text.strip()]
-    return "\n\n".join(dict.fromkeys(texts[:1] + texts[-1:]))
-
-
-def _similarity(rows: np.ndarray, queries: dict[str, np.ndarray]) -> Callable[[str], np.ndarray]:
-    def cosines(query: str) -> np.ndarray:
-        return np.asarray(rows @ queries[query])
-
-    return cosines
-
-
-def _direction(parts: list[np.ndarray]) -> np.ndarray:
-    total = np.sum(parts, axis=0)
-    length = float(np.linalg.norm(total))
-    return np.asarray(total / length if length > 0 else total, np.float32)

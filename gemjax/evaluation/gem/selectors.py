@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from gemjax.evaluation.gem.batches import Batch, batches
 from gemjax.evaluation.gem.checkpoints import UNRANKED, Checkpoints
+from gemjax.history.config import GEMConfig
 from gemjax.kernels.gram import gram_captured_energy, gram_centroid_similarity, span_energies
 from gemjax.kernels.linalg import EXACT, independence_tolerance
 from gemjax.kernels.retention import Ratio, nearest_retained, projection_ratio
@@ -39,8 +40,8 @@ SELECTORS = {
 }
 """By key, the eight selectors of the comparison, in the order of the tables."""
 MEASURES = ("C", "E", "P_a", "R_a", "T3", "P_goal", "P_final")
-CAPACITY = 16
-TAU = 0.90
+CAPACITY = GEMConfig.capacity
+TAU = GEMConfig.coverage
 
 Values = dict[str, np.ndarray]
 """Measure -> one value a checkpoint, in flat order (trajectory by trajectory); NaN where not defined."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemjax.errors import RequestError
-from gemjax.evaluation.replay.readers import READERS, Reader, Recording, name_of_unsupported
+from gemjax.evaluation.replay.readers import READERS, Reader, Recording
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.wording import counted
 
@@ -60,9 +60,7 @@ def read(path: str | os.PathLike[str]) -> list[Trajectory]:
                 found = [dataclasses.replace(t, notes=(*t.notes, note)) for t in found]
             return [_as_sent(t) for t in found]
     names = ", ".join(dict.fromkeys(r.NAME for r in READERS))
-    known = name_of_unsupported(recording)
-    what = f"{known} recordings have no reader" if known else "not a recording of an agent that is known here"
-    raise RequestError(f"{what}; supported: {names}")
+    raise RequestError(f"not a recording of an agent that is known here; supported: {names}")
 
 
 def _as_sent(t: Trajectory) -> Trajectory:
@@ -79,6 +77,7 @@ def _as_sent(t: Trajectory) -> Trajectory:
     rest = dataclasses.replace(
         t,
         messages=[m for i, m in enumerate(t.messages) if i not in gone],
+        times=tuple([time for i, time in enumerate(t.times) if i not in gone]),
         notes=(*t.notes, f"{counted(len(cut), 'turn')} without all results left out, as no provider accepts them"),
     )
     better = cut and len(rest.parsed.problems) < len(t.parsed.problems)

@@ -40,14 +40,11 @@ class TokenizerTokens:
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         """Raises: `WeightsError` if the file cannot be read as a tokenizer."""
-        from tokenizers import Tokenizer
+        from gemjax.models.tokenizer import load_tokenizer
 
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the binding raises bare Exception
-            raise WeightsError(f"{path} is not a tokenizer.json ({error})") from None
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        if not Path(path).is_file():
+            raise WeightsError(f"{path} is not a tokenizer.json: there is no such file")
+        self._tokenizer = load_tokenizer(path)
         self.name = name or str(path)
 
     def count(self, texts: list[str]) -> list[int]:

@@ -1,7 +1,7 @@
 """A recorded run of an agent, and the requests that the agent sent while it ran."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,8 @@ class Trajectory:
         goal: the task as the recording states it, or None.
         source: the file it was read from.
         notes: what the reader had to decide, one line each.
+        times: when each message was recorded, in seconds since the epoch, None where it is not known; empty for a
+            recording without times. As recorded: they may stand still or go back.
         pending: the recording is a request body without its answer, so the whole list is a request as well.
     """
 
@@ -33,6 +35,11 @@ class Trajectory:
     source: str
     notes: tuple[str, ...] = ()
     pending: bool = False
+    times: tuple[float | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.times and len(self.times) != len(self.messages):
+            raise ValueError(f"times must be one a message, got {len(self.times)} for {len(self.messages)} messages")
 
     @property
     def wire(self) -> Format:
@@ -54,7 +61,8 @@ class Turn:
     """One moment at which the agent asked its model: after `count` messages, before the turn that came next.
 
     `blocks` are the complete removable blocks of the history that far. `next` is what the model did then (no results);
-    None if it called no tool, or if the recording ends here.
+    None if it called no tool, or if the recording ends here. `time` is when the request went out, as far as that is
+    known: the recorded time of its last message that has one, in seconds since the epoch.
     """
 
     index: int
@@ -63,6 +71,7 @@ class Turn:
     messages: list[dict[str, Any]]
     blocks: list[Block]
     next: BlockContent | None
+    time: float | None = None
 
 
 def requests(trajectory: Trajectory) -> Iterator[Turn]:
@@ -77,6 +86,7 @@ def requests(trajectory: Trajectory) -> Iterator[Turn]:
     all_blocks = trajectory.parsed.blocks
     known = 0
     index = 0
+    times = _running(trajectory.times)
     for count, by_model in enumerate(written):
         if not by_model or count == 0 or (runs and written[count - 1]):
             continue
@@ -87,11 +97,22 @@ def requests(trajectory: Trajectory) -> Iterator[Turn]:
             stop += 1
         request = trajectory.request(count)
         following = _action(trajectory, messages[count:stop])
-        yield Turn(index, count, request, request[wire.key], all_blocks[:known], following)
+        yield Turn(index, count, request, request[wire.key], all_blocks[:known], following, times.get(count))
         index += 1
     if trajectory.pending and messages and not written[-1]:
         request = trajectory.request()
-        yield Turn(index, len(messages), request, request[wire.key], all_blocks, None)
+        yield Turn(index, len(messages), request, request[wire.key], all_blocks, None, times.get(len(messages)))
+
+
+def _running(times: Sequence[float | None]) -> dict[int, float]:
+    """After how many messages it was how late: the last time known by then."""
+    out: dict[int, float] = {}
+    last: float | None = None
+    for count, time in enumerate(times, 1):
+        last = last if time is None else time
+        if last is not None:
+            out[count] = last
+    return out
 
 
 def _action(trajectory: Trajectory, turn: list[dict[str, Any]]) -> BlockContent | None:

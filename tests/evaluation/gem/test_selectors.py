@@ -6,6 +6,7 @@ import pytest
 from gemjax.evaluation.gem.checkpoints import UNRANKED
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import MEASURES, SELECTORS, completions, matched, natural, simple_selections
+from gemjax.history import GEMConfig
 
 TIE = 1e-5
 
@@ -155,3 +156,13 @@ def test_few_programs_are_compiled(collected):
     before = completions._cache_size()
     _ = Study(collected[::-1]).own
     assert completions._cache_size() == before
+
+
+@pytest.mark.parametrize("name", ["paper", "default"])
+def test_the_tables_select_what_the_compressor_selects(collected, name):
+    config = {"paper": GEMConfig.paper(), "default": GEMConfig()}[name]
+    places = [t.protected(config.rules) for t in collected]
+    found = natural(collected, {name: (places, config.capacity, config.coverage)})[name]
+    plans = [t.plan(row, config) for t in collected for row in range(len(t.counts))]
+    assert [int(p.selection.core.sum()) for p in plans] == found["count"].tolist()
+    np.testing.assert_allclose([p.selection.coverage for p in plans], found["E"], atol=1e-5)

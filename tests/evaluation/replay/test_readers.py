@@ -1,25 +1,36 @@
 """Readers of recorded runs against the same runs in OpenAI form, and against damage."""
 
+import contextlib
 import copy
+import itertools
 import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gemjax.errors import RequestError
 from gemjax.evaluation.replay import load, read, requests
+from gemjax.evaluation.replay.readers.conversation import seconds
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.blocks import validate
 
 COVERED = {
     "anthropic-messages": "anthropic",
     "claude-code-jsonl": "anthropic",
+    "cochise-events-jsonl": "chat",
     "codex-rollout-jsonl": "responses",
+    "gemini-contents": "chat",
+    "inspect-eval-json": "chat",
+    "langgraph-thread": "chat",
     "mini-swe-agent-traj": "chat",
+    "openhands-events": "chat",
+    "pi-session-jsonl": "anthropic",
     "swe-agent-traj": "chat",
     "tau-bench": "chat",
+    "tau2-bench": "chat",
 }
 
 
@@ -118,7 +129,13 @@ def test_native_files_have_the_blocks_of_the_index(
         for name, found in _of(native, folder, recorded).items():
             main = [t for t in found if "#side" not in t.id]
             identity = re.sub(r"(\.traj)?\.jsonl?$|\.traj$", "", name)
-            assert sum(len(t.parsed.blocks) for t in main) == index[identity], name
+            # By the ids of their calls: what pi keeps at a compaction stands in both parts.
+            blocks = {
+                (t.id if "pi-" not in name else "", *(c.id for c in b.content.calls), b.key)
+                for t in main
+                for b in t.parsed.blocks
+            }
+            assert len(blocks) == index[identity], name
 
 
 @pytest.mark.data
@@ -219,38 +236,76 @@ def test_a_body_keeps_its_frame_and_is_itself_the_last_request(native: dict[str,
     assert t.request_template["system"] == raw["system"]
 
 
+LONG = re.compile(r"^\| ([^ |]+) \| [^|]+\|(?:[^|]*\|){4} (\d+) \| (\d+) \|", re.M)
+
+
 @pytest.mark.data
-def test_uncovered_formats_are_named(recorded: Path) -> None:
-    skipped = load(recorded / "native").skipped
-    reasons = " ".join(reason for _, reason in skipped)
-    for known in ("pi session", "cochise", "Gemini", "LangGraph", "Inspect", "tau2-bench", "OpenHands"):
-        assert known in reasons
-    assert all("supported: Claude Code JSONL" in reason and "\n" not in reason for _, reason in skipped)
-    covered = sum(len(list((recorded / "native" / folder).iterdir())) for folder in COVERED)
-    total = sum(1 for p in (recorded / "native").rglob("*") if p.is_file())
-    assert len(skipped) == total - covered
+def test_long_sessions_have_the_blocks_of_their_index(recorded: Path) -> None:
+    loaded = load(recorded / "long")
+    assert [Path(path).name for path, _ in loaded.skipped if "licenses" not in path] == ["INDEX.md"]
+    parts: dict[str, list[Trajectory]] = {}
+    for t in loaded.trajectories:
+        parts.setdefault(Path(t.source).name, []).append(t)
+    rows = {Path(name).name: int(blocks) for name, _, blocks in LONG.findall((recorded / "long/INDEX.md").read_text())}
+    assert set(rows) == set(parts)
+    for name, found in parts.items():
+        assert not any(t.parsed.problems for t in found), name
+        assert all(len(t.times) in (0, len(t.messages)) for t in found)
+        if name.startswith("miniswe"):
+            continue  # the index counts fences by position; see the test of the calls that were executed
+        # One session and one run end with a call that waits for its result, which the index counts.
+        open_end = name in ("cc-cli-session-end-hooks.jsonl", "cc-gitsync-simplify-goal.jsonl")
+        open_end |= name == "codex-gitsync-readme-media.jsonl"
+        assert sum(len(t.parsed.blocks) for t in found) == rows[name] - open_end, name
+
+
+@pytest.mark.data
+def test_requests_have_times_where_the_recording_has(recorded: Path) -> None:
+    for name in ("cc-gitsync-sha256.jsonl", "codex-gitsync-bitmaps.jsonl", "opencode-nimbus-worker.json"):
+        turns = list(requests(read(recorded / "long" / name)[0]))
+        times = [turn.time for turn in turns if turn.time is not None]
+        assert len(times) == len(turns)
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        assert max(gaps) > 300, "each has a pause of more than five minutes"
+        assert min(gaps) > -60
+    (t,) = read(recorded / "long" / "miniswe-sympy-19040.traj.json")
+    assert all(turn.time is None for turn in requests(t))
 
 
 @pytest.mark.data
 def test_damaged_recordings_are_reported_never_raised(recorded: Path, tmp_path: Path) -> None:
     rng = random.Random(7)
     junk = (None, 3, [], {}, "x", [None], {"type": 1}, True)
-    for folder in COVERED:
-        source = min((recorded / "native" / folder).iterdir(), key=lambda p: p.stat().st_size)
-        text = source.read_text()
-        lines = source.suffix == ".jsonl"
+    native = [min((recorded / "native" / f).iterdir(), key=lambda p: p.stat().st_size) for f in COVERED]
+    long = [recorded / "long" / "opencode-nimbus-worker.json", recorded / "long/extra/gemini-sessionbridge-short.json"]
+    for source in (*native, *long):
+        original = _parsed(source)
         for n in range(25):
-            data = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+            data = copy.deepcopy(original)
             for _ in range(rng.randint(1, 6)):
                 _damage(data, rng, junk)
-            body = "\n".join(map(json.dumps, data)) if lines else json.dumps(data)
-            (tmp_path / f"{folder}-{n}{source.suffix}").write_text(body)
+            body = "\n".join(map(json.dumps, data)) if source.suffix == ".jsonl" else json.dumps(data)
+            (tmp_path / f"{source.stem}-{n}{source.suffix}").write_text(body)
     loaded = load(tmp_path)
-    assert len({t.source for t in loaded.trajectories}) + len(loaded.skipped) == 25 * len(COVERED)
+    assert len({t.source for t in loaded.trajectories}) + len(loaded.skipped) == 25 * (len(COVERED) + 2)
     assert loaded.trajectories
     for t in loaded.trajectories:
         for turn in requests(t):
             validate(turn.request)
+
+
+def _parsed(source: Path) -> Any:
+    """The recording, long ones cut to a few messages."""
+    if source.suffix == ".jsonl":
+        rows = []
+        for row in source.read_text().split("\n")[:60]:
+            with contextlib.suppress(ValueError):  # one recording has a damaged line of its own
+                rows.append(json.loads(row))
+        return rows
+    data = json.loads(source.read_text())
+    if isinstance(data, dict) and "sessionID" in str(data)[:3000]:
+        data["messages"] = data["messages"][:8]
+    return data
 
 
 def _damage(data: object, rng: random.Random, junk: tuple[object, ...]) -> None:
@@ -427,6 +482,125 @@ def test_claude_code_abandoned_branch_is_left_out(tmp_path: Path) -> None:
     assert [p["content"] for p in t.messages[3]["content"]] == ["one", "two"]
     assert validate(t.request()) == []
     assert any("1 row of abandoned branches" in note for note in t.notes)
+
+
+def test_claude_code_results_written_before_their_calls_are_paired(tmp_path: Path) -> None:
+    """The program writes a call and its result at the same time, in either order."""
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "text"}
+    rows = [
+        _row("a", None, "user", "hello"),
+        _row("b", "a", "assistant", [{"type": "text", "text": "I read"}], id="m1"),
+        _row("d", "c", "user", [result]),
+        _row("c", "b", "assistant", [call], id="m1"),
+        _row("e", "d", "assistant", [{"type": "text", "text": "done"}], id="m2"),
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(json.dumps({**r, "timestamp": f"2026-01-01T00:00:0{n}Z"}) for n, r in enumerate(rows)))
+    (t,) = read(path)
+    assert [m["role"] for m in t.messages] == ["user", "assistant", "user", "assistant"]
+    assert t.messages[2]["content"] == [result]
+    assert len(t.parsed.blocks) == 1 and not t.parsed.problems
+    assert [time - t.times[0] for time in t.times] == [0, 1, 2, 4]
+    assert not any("left out" in note for note in t.notes)
+
+
+def test_codex_late_results_go_behind_their_turn(tmp_path: Path) -> None:
+    late = [
+        {"type": "message", "role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "b", "output": "2"},
+        {"type": "message", "role": "assistant", "content": "waiting"},
+        {"type": "message", "role": "user", "content": "and?"},
+        {"type": "function_call_output", "call_id": "a", "output": "1"},
+        {"type": "message", "role": "assistant", "content": "done"},
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join(json.dumps({"type": "response_item", "payload": item}) for item in late))
+    (t,) = read(path)
+    assert t.messages == [late[i] for i in (0, 1, 2, 3, 6, 4, 5, 7)]
+    assert not t.parsed.problems and len(t.parsed.blocks) == 1
+
+
+def test_gemini_sessions_and_exports_are_the_same_conversation(tmp_path: Path) -> None:
+    call = {"id": "c1", "name": "ls", "args": {"path": "."}}
+    answer = {"functionResponse": {"id": "c1", "name": "ls", "response": {"output": "a.txt"}}}
+    user = {"type": "user", "content": [{"text": "list"}], "timestamp": "2026-01-01T00:00:00Z"}
+    end = {"type": "gemini", "content": "done", "timestamp": "2026-01-01T00:00:09Z"}
+    kept = {"type": "gemini", "content": "", "toolCalls": [{**call, "result": [answer]}]}
+    made = {"type": "gemini", "content": [{"functionCall": call, "thoughtSignature": "sig"}]}
+    notice = {"type": "info", "content": "Request cancelled."}
+    session = {"sessionId": "s", "messages": [user, kept, notice, end]}
+    again = {"type": "user", "content": [answer]}
+    export = {"sessionId": "s", "messages": [user, made, again, again, again, end]}
+    (a,), (b,) = read(_write(tmp_path / "a.json", session)), read(_write(tmp_path / "b.json", export))
+    assert b.messages[1]["tool_calls"][0].pop("extra_content") == {"google": {"thought_signature": "sig"}}
+    assert a.messages == b.messages
+    assert [m["role"] for m in a.messages] == ["user", "assistant", "tool", "assistant"]
+    assert a.messages[2] == {"role": "tool", "tool_call_id": "c1", "content": "a.txt"}
+    assert any("2 repeated results" in note for note in b.notes)
+
+
+def test_opencode_steps_are_turns_and_lost_ids_are_made(tmp_path: Path) -> None:
+    def tool(identity: str, output: str) -> dict[str, object]:
+        state = {"status": "completed", "input": {"n": 1}, "output": output, "time": {"end": 1_700_000_005_000}}
+        return {"type": "tool", "callID": identity, "tool": "read", "state": state}
+
+    running = {"type": "tool", "callID": "x", "tool": "read", "state": {"status": "running", "input": {}}}
+    parts = [{"type": "step-start"}, tool("REDACTED", "one"), tool("REDACTED", "two"), {"type": "step-finish"}]
+    parts += [{"type": "step-start"}, {"type": "text", "text": "more"}, running]
+    messages = [
+        {"info": {"role": "user", "time": {"created": 1_700_000_000_000}}, "parts": [{"type": "text", "text": "go"}]},
+        {"info": {"role": "assistant", "modelID": "m"}, "parts": parts},
+    ]
+    (t,) = read(_write(tmp_path / "o.json", {"info": {"id": "s"}, "messages": messages}))
+    assert [m["role"] for m in t.messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [m["content"] for m in t.messages[2:4]] == ["one", "two"]
+    assert len({c["id"] for m in t.messages for c in m.get("tool_calls", ())}) == 3
+    assert t.times == (1_700_000_000.0, None, 1_700_000_005.0, 1_700_000_005.0, None)
+    assert t.request_template == {"model": "m"}
+
+
+def test_pi_keeps_signed_thinking_and_follows_the_branch(tmp_path: Path) -> None:
+    def row(identity: str, parent: str, **message: object) -> dict[str, object]:
+        return {"type": "message", "id": identity, "parentId": parent, "message": message}
+
+    signed = {"type": "thinking", "thinking": "hm", "thinkingSignature": "s1"}
+    unsigned = {"type": "thinking", "thinking": "aloud", "thinkingSignature": ""}
+    call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "a"}}
+    rows = [
+        row("1", "0", role="user", content=[{"type": "text", "text": "go"}]),
+        row("2", "1", role="user", content="abandoned"),
+        row("3", "1", role="assistant", content=[signed, unsigned, call], api="anthropic-messages", model="m"),
+        row("4", "3", role="toolResult", toolCallId="c", content=[{"type": "text", "text": "r"}], isError=True),
+    ]
+    path = tmp_path / "p.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (t,) = read(path)
+    assert t.format == "anthropic"
+    assert [m["role"] for m in t.messages] == ["user", "assistant", "user"]
+    assert t.messages[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "s1"}
+    assert t.messages[1]["content"][1] == {"type": "text", "text": "aloud"}
+    assert t.messages[2]["content"][0]["is_error"] is True
+    assert not t.parsed.problems
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("2026-01-01T00:00:00.500Z", 1767225600.5),
+        ("2026-01-01T00:00:00", 1767225600.0),
+        (1767225600500, 1767225600.5),
+        (1767225600, 1767225600.0),
+        ("soon", None),
+        (None, None),
+        (True, None),
+        (-3, None),
+    ],
+)
+def test_recorded_times(value: object, expected: float | None) -> None:
+    assert seconds(value) == expected
 
 
 def test_codex_compaction_and_old_style(tmp_path: Path) -> None:

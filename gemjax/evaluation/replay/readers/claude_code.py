@@ -1,13 +1,14 @@
 """Claude Code transcripts (`~/.claude/projects/**/*.jsonl`) to Anthropic Messages.
 
 A transcript is a forest: rows point to their parent, an assistant message is spread over one row a content block with
-the results of its first calls between them, sub-agents stand in the same file as trees of their own (`isSidechain`),
-and a compaction starts a new tree. Each tree becomes one trajectory.
+the results of its calls between them, or even before the row of their call, sub-agents stand in the same file as trees
+of their own (`isSidechain`), and a compaction starts a new tree. Each tree becomes one trajectory.
 """
 
 import dataclasses
 from typing import Any
 
+from gemjax.evaluation.replay.readers.conversation import seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.wording import counted
@@ -22,6 +23,8 @@ class _Entry:
     """One message to be sent, and for an assistant message the results that belong right behind it."""
 
     message: dict[str, Any]
+    time: float | None = None
+    answered: float | None = None
     results: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
@@ -36,7 +39,7 @@ def read(recording: Recording) -> list[Trajectory]:
     split = sum(not side for side, _ in trees) > 1
     for side, rows in trees:
         kept = _branch(rows)
-        messages, orphans = _messages(kept)
+        messages, times, orphans = _messages(kept)
         if not messages:
             continue
         counts[side] += 1
@@ -56,6 +59,7 @@ def read(recording: Recording) -> list[Trajectory]:
                 None,
                 recording.source,
                 tuple(notes),
+                times=tuple(times),
             )
         )
     return found
@@ -136,20 +140,25 @@ def _parts(row: Row, kind: str) -> list[dict[str, Any]]:
     return [p for p in objects(row["message"].get("content")) if p.get("type") == kind]
 
 
-def _messages(rows: list[Row]) -> tuple[list[dict[str, Any]], int]:
-    """The messages as the API takes them: one assistant message a turn, its results together in the one behind it."""
+def _messages(rows: list[Row]) -> tuple[list[dict[str, Any]], list[float | None], int]:
+    """The messages as the API takes them: one assistant message a turn, its results together in the one behind it.
+
+    A result may stand before the row of its call: the program writes the two at the same time. So results are given
+    to their calls once all calls are known.
+    """
     entries: list[_Entry] = []
     turns: dict[str, _Entry] = {}
     owners: dict[str, _Entry] = {}
-    orphans = 0
+    pending: list[tuple[dict[str, Any], float | None]] = []
     for row in rows:
+        time = seconds(row.get("timestamp"))
         content = row["message"]["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
         if row["type"] == "assistant":
             identity = row["message"].get("id")
             entry = turns.get(identity) if isinstance(identity, str) else None
             if entry is None:
-                entry = _Entry({"role": "assistant", "content": []})
+                entry = _Entry({"role": "assistant", "content": []}, time)
                 entries.append(entry)
                 if isinstance(identity, str):
                     turns[identity] = entry
@@ -158,20 +167,26 @@ def _messages(rows: list[Row]) -> tuple[list[dict[str, Any]], int]:
             continue
         results = [p for p in parts if p.get("type") == "tool_result"]
         if not results:
-            entries.append(_Entry({"role": "user", "content": content}))
+            entries.append(_Entry({"role": "user", "content": content}, time))
             continue
-        for part in results:
-            owner = owners.get(str(part.get("tool_use_id")))
-            if owner is None:
-                orphans += 1
-            else:
-                owner.results.append(part)
+        pending += [(part, time) for part in results]
         rest = [p for p in parts if p.get("type") != "tool_result"]
         if rest:
-            entries.append(_Entry({"role": "user", "content": rest}))
-    messages = []
+            entries.append(_Entry({"role": "user", "content": rest}, time))
+    orphans = 0
+    for part, time in pending:
+        owner = owners.get(str(part.get("tool_use_id")))
+        if owner is None:
+            orphans += 1
+        else:
+            owner.results.append(part)
+            owner.answered = time
+    messages: list[dict[str, Any]] = []
+    times: list[float | None] = []
     for entry in entries:
         messages.append(entry.message)
+        times.append(entry.time)
         if entry.results:
             messages.append({"role": "user", "content": entry.results})
-    return messages, orphans
+            times.append(entry.answered)
+    return messages, times if any(t is not None for t in times) else [], orphans

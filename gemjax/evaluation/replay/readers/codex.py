@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gemjax.evaluation.replay.readers.conversation import seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -33,6 +34,7 @@ def matches(recording: Recording) -> bool:
 
 def read(recording: Recording) -> list[Trajectory]:
     segments: list[list[dict[str, Any]]] = [[]]
+    times: list[list[float | None]] = [[]]
     template: dict[str, Any] = {}
     for row in recording.data:
         payload = row.get("payload")
@@ -43,13 +45,16 @@ def read(recording: Recording) -> list[Trajectory]:
             template.setdefault("model", payload["model"])
         elif kind == "compacted" and isinstance(payload, dict):
             segments.append(_after_compaction(payload, segments[-1]))
+            times.append([seconds(row.get("timestamp"))] * len(segments[-1]))
         elif kind == "response_item" and isinstance(payload, dict) and payload.get("type") in _ITEMS:
             segments[-1].append(payload)
+            times[-1].append(seconds(row.get("timestamp")))
         elif payload is None and kind in _ITEMS:
             segments[-1].append(row)
+            times[-1].append(None)
         elif payload is None and "instructions" in row:
             template |= _instructions(row)
-    full = [s for s in segments if s]
+    full = [_results_behind_calls(s, w) for s, w in zip(segments, times, strict=True) if s]
     notes = ["the tool schemas are not in the recording"]
     if len(full) > 1:
         notes.append("compacted by the agent: one trajectory for each part that it sent")
@@ -62,8 +67,9 @@ def read(recording: Recording) -> list[Trajectory]:
             None,
             recording.source,
             tuple(notes),
+            times=tuple(when) if any(t is not None for t in when) else (),
         )
-        for n, items in enumerate(full, 1)
+        for n, (items, when) in enumerate(full, 1)
     ]
 
 
@@ -88,3 +94,28 @@ def _after_compaction(payload: dict[str, Any], before: list[dict[str, Any]]) -> 
     if not isinstance(summary, str) or not summary:
         return users
     return [*users, {"type": "message", "role": "user", "content": [{"type": "input_text", "text": summary}]}]
+
+
+def _results_behind_calls(
+    items: list[dict[str, Any]], times: list[float | None]
+) -> tuple[list[dict[str, Any]], list[float | None]]:
+    """The items with each late result, one that was recorded after the next turn or message, behind its own turn.
+
+    A program that runs long writes its result late, while the model was asked again only when all results were there.
+    """
+    places: list[tuple[int, int]] = []
+    turns: dict[str, int] = {}
+    turn, fresh = 0, False
+    for item in items:
+        kind = str(item.get("type"))
+        result, by_user = kind.endswith("_output"), kind == "message" and item.get("role") != "assistant"
+        if not result and not by_user and not fresh:
+            turn += 1
+        own = turns.get(str(item.get("call_id")), turn) if result else turn
+        if kind.endswith("_call"):
+            turns[str(item.get("call_id"))] = turn
+        # Within a turn: what the model wrote, its results, what came between it and the next turn.
+        places.append((own, 1 if result else 2 if by_user else 0))
+        fresh = not result and not by_user
+    order = sorted(range(len(items)), key=lambda n: places[n])
+    return [items[n] for n in order], [times[n] for n in order]

@@ -3,7 +3,6 @@
 from typing import Any
 
 from gemjax.evaluation.replay.readers.recording import Recording
-from gemjax.evaluation.replay.readers.unsupported import is_tau2
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.formats import detect
 
@@ -16,8 +15,6 @@ def matches(recording: Recording) -> bool:
     data = recording.data
     if recording.lines:
         return all(_body(row) for row in data) or _conversation(data)
-    if is_tau2(data):
-        return False
     return _body(data) or _conversation(data) or (isinstance(data, list) and bool(data) and all(map(_body, data)))
 
 

@@ -1,0 +1,36 @@
+"""What the compressor holds of one conversation."""
+
+import threading
+
+from gemjax.history.blocks import Parsed, Reader
+from gemjax.history.signals import BlockSignals
+from gemjax.history.state import SessionState
+from gemjax.history.vectors import BlockVectors
+
+
+class Session:
+    """One conversation between its requests.
+
+    Attributes:
+        lock: held while a request of the session is worked on.
+        state: all that has to survive a restart.
+        reader, vectors, signals: what was read, encoded and recognised of the blocks; made again after a restart.
+        sent: identities of the messages that went out last; None if that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.state = SessionState()
+        self.reader = Reader()
+        self.vectors = BlockVectors()
+        self.signals: dict[str, BlockSignals] = {}
+        self.sent: list[bytes] | None = None
+
+    def restart(self, state: SessionState) -> None:
+        """Go on from `state`, whatever went out last."""
+        self.state = state
+        self.sent = None
+
+    def passed_through(self, parsed: Parsed | None) -> None:
+        """The original goes out; the saved set stays for the next request. `parsed` is None if it was not read."""
+        self.sent = None if parsed is None else [record.identity for record in parsed.records]
