@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gemjax.kernels._checks import require, require_positive, require_rows
+from gemjax.kernels._checks import require, require_positive, require_rows, working_dtype
 from gemjax.kernels.linalg import EXACT, cholesky_step, coverage_of
 from gemjax.kernels.retention import Ratio, mean_cosine
 
@@ -63,7 +63,9 @@ def span_energies(
     require_positive("max_rank", max_rank)
     if n == 0:
         return SpanEnergies(jnp.zeros(0, gram.dtype), jnp.zeros(inner.shape[0], gram.dtype), jnp.int32(0))
-    columns = jnp.concatenate([gram, inner.T.astype(gram.dtype)], axis=1)
+    dtype = working_dtype(gram, inner)
+    gram, inner = gram.astype(dtype), inner.astype(dtype)
+    columns = jnp.concatenate([gram, inner.T], axis=1)
     index = jnp.arange(n)
 
     def step(k: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -97,6 +99,7 @@ def gram_captured_energy(
     Raises: ValueError for a wrong shape.
     """
     gram, valid = require_rows(gram, valid=valid)
+    gram = gram.astype(working_dtype(gram))
     energy = jnp.diagonal(gram) if valid is None else jnp.where(valid, jnp.diagonal(gram), 0)
     held = require("spans.rows", spans.rows, energy.shape)
     return coverage_of(jnp.where(energy > 0, jnp.clip(energy - held, 0, energy), 0), energy)
@@ -119,6 +122,7 @@ def gram_centroid_similarity(
     """
     gram, selected, valid = require_rows(gram, selected=selected, valid=valid)
     require_positive("dim", dim)
+    gram = gram.astype(working_dtype(gram))
     real = jnp.ones(gram.shape[0], bool) if valid is None else valid
     masks = jnp.stack([selected & real, real]).astype(gram.dtype)
     weights = masks / jnp.maximum(jnp.sum(masks, axis=1, keepdims=True), 1)

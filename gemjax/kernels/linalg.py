@@ -7,6 +7,8 @@ Gram-Schmidt (`new_direction`, on vectors) and its twin on inner products (`chol
 selections, the bases and the measures of the other modules are loops over these two.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -83,30 +85,51 @@ def scaled_rows(rows: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[A
     return scaled, scale, jnp.sum(scaled * scaled, axis=1)
 
 
-def forward_only(name: str, tree: Any) -> Any:
-    """`tree` as it is; asking for its reverse-mode gradient raises a ValueError that says why and what to do instead.
+def forward_only(name: str, call: Callable[..., Any], *args: Any) -> Any:
+    """`call(*args)`; asking for its reverse-mode gradient raises a ValueError that says why and what to do instead.
+
+    JAX's own refusal names no function of the caller's, and comes while linearising or while transposing. Here primal
+    and tangent are computed apart, so that it always comes from the transposition, which is ours.
 
     Args:
         name: the kernel, for the message.
-        tree: what a loop of data-dependent length computed.
-    """
+        call: a loop of data-dependent length.
+        args: its arguments, pytrees of arrays; it must not close over others.
 
-    def refuse(_: Any, tangent: Array) -> Array:
+    Returns: what `call` returns.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    floating = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
+
+    def fixed(leaf: Any) -> Any:
+        return np.zeros(jnp.shape(leaf), jax.dtypes.float0)  # the tangent of what cannot move
+
+    def flat(*leaves: Any) -> Any:
+        return call(*jax.tree.unflatten(structure, leaves))
+
+    def push(primals: Any, tangents: Any) -> Any:
+        moving = iter(tangents)
+        every = tuple(next(moving) if f else fixed(p) for p, f in zip(primals, floating, strict=True))
+        return [t for t in jax.tree.leaves(jax.jvp(flat, primals, every)[1]) if t.dtype != jax.dtypes.float0]
+
+    def refuse(_: Any, cotangents: Any) -> Any:
         raise ValueError(
             f"`{name}` has no reverse-mode gradient: it loops until the data say stop (`lax.while_loop`), and the "
             "steps are not kept. Use forward mode (`jax.jvp`, `jax.jacfwd`), or hold its result fixed "
             "(`lax.stop_gradient`)"
         )
 
-    @jax.custom_jvp
-    def mark(value: Array) -> Array:
-        return value
+    run = jax.custom_jvp(flat)
 
-    @mark.defjvp
-    def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-        return primals[0], linear_call(lambda _, t: t, refuse, (), tangents[0])
+    @run.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        out, form = jax.tree.flatten(run(*primals))
+        linear = [t for t, f in zip(tangents, floating, strict=True) if f]
+        pushed = iter(linear_call(push, refuse, primals, linear))
+        moved = [next(pushed) if jnp.issubdtype(leaf.dtype, jnp.floating) else fixed(leaf) for leaf in out]
+        return jax.tree.unflatten(form, out), jax.tree.unflatten(form, moved)
 
-    return jax.tree.map(lambda leaf: mark(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
+    return run(*leaves)
 
 
 class Basis(NamedTuple):
@@ -175,11 +198,21 @@ def orthonormal_basis(
     x, selected = require_rows(x, selected=selected)
     require_positive("max_rank", max_rank)
     rows = x.astype(working_dtype(x))
+    limit = jnp.asarray(independence_tolerance(x.dtype, x.shape[1]) if tol is None else tol, rows.dtype)
+    basis: Basis = forward_only("orthonormal_basis", partial(_gram_schmidt, max_rank=max_rank), rows, selected, limit)
+    return basis
+
+
+def _gram_schmidt(
+    rows: Float[Array, "n d"], selected: Bool[Array, "n"], limit: Float[Array, ""], max_rank: int
+) -> Basis:
+    """The loop of `orthonormal_basis`, one selected row at a time."""
     n, d = rows.shape
-    limit = jnp.asarray(independence_tolerance(x.dtype, d) if tol is None else tol, rows.dtype)
     index = jnp.arange(n)
     unused = jnp.full(max_rank, -1, jnp.int32)
     start = Basis(jnp.zeros((max_rank, d), rows.dtype), jnp.int32(0), jnp.bool_(True), unused)
+    if n == 0:
+        return start
 
     def pending(state: tuple[Basis, Bool[Array, "n"]]) -> Bool[Array, ""]:
         return state[1].any()
@@ -199,10 +232,7 @@ def orthonormal_basis(
         )
         return grown, left & (index != row)
 
-    if n == 0:
-        return start
-    basis: Basis = forward_only("orthonormal_basis", lax.while_loop(pending, add, (start, selected))[0])
-    return basis
+    return lax.while_loop(pending, add, (start, selected))[0]
 
 
 def growing_basis(x: Float[Array, "n d"], tol: Float[Array, ""] | float | None = None) -> Float[Array, "n d"]:

@@ -6,7 +6,7 @@ fused query costs the memory traffic of a plain cosine query. Min-max fusion and
 """
 
 import functools
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,8 +86,15 @@ def memory_norms(
     Raises: ValueError for a wrong shape.
     """
     vectors = require("vectors", vectors, (None, metric.mean.shape[0]))
+    loop = functools.partial(_blocked_norms, block=min(block, vectors.shape[0]))
+    norms: Float[Array, "n"] = forward_only("memory_norms", loop, metric, vectors, jnp.asarray(count))
+    return norms
+
+
+def _blocked_norms(
+    metric: LowRankMetric, vectors: Float[Array, "n d"], count: Int[Array, ""], block: int
+) -> Float[Array, "n"]:
     n = vectors.shape[0]
-    block = min(block, n)
 
     def step(i: Int[Array, ""], out: Float[Array, "n"]) -> Float[Array, "n"]:
         start = jnp.minimum(i * block, n - block)
@@ -98,7 +105,7 @@ def memory_norms(
 
     steps = (jnp.minimum(count, n) + block - 1) // block
     norms: Float[Array, "n"] = lax.fori_loop(0, steps, step, jnp.zeros(n, metric.mean.dtype))
-    return cast(Array, forward_only("memory_norms", norms))
+    return norms
 
 
 class Scores(NamedTuple):
@@ -148,7 +155,7 @@ def _blocked_scores(
     edge = jnp.full((2, q), jnp.inf, dtype)
     steps = (jnp.minimum(count, n) + block - 1) // block
     scores: Scores = lax.fori_loop(0, steps, step, Scores(zero, zero, edge, -edge))
-    return cast(Scores, forward_only("score_columns", scores))
+    return scores
 
 
 def _metric_form(
@@ -224,8 +231,10 @@ def _local_top_k(
     axis_name: str | None,
 ) -> tuple[TopK, Float[Array, "q k"]]:
     few = queries.unit.shape[0] <= FEW_QUERIES
+    block = block or (BLOCK_FEW if few else BLOCK_MANY)
     penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
-    scores = _blocked_scores(vectors, penalty, count, queries, norms, form, block or (BLOCK_FEW if few else BLOCK_MANY))
+    loop = functools.partial(_blocked_scores, form=form, block=block)
+    scores = forward_only("fused_search", loop, vectors, penalty, count, queries, norms)
     cos, rie, low, high = scores
     if axis_name is not None:
         low, high = lax.pmin(low, axis_name), lax.pmax(high, axis_name)
@@ -320,7 +329,9 @@ def score_columns(
     """
     _check(vectors, eligible, queries, 1, form)
     penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
-    return _blocked_scores(vectors, penalty, count, queries, norms, form, block or BLOCK_MANY)
+    loop = functools.partial(_blocked_scores, form=form, block=block or BLOCK_MANY)
+    scores: Scores = forward_only("score_columns", loop, vectors, penalty, count, queries, norms)
+    return scores
 
 
 def sharded_search(

@@ -115,8 +115,8 @@ def residual_completion(
     if rows.shape[0] == 0:
         nothing = jnp.zeros(0, rows.dtype)
         return Completion(protected, jnp.full(max_rank, -1, jnp.int32), number(1), nothing, jnp.int32(0))
-    done = _completion(max_rank)(rows, protected & valid, eligible & valid, valid, limits)
-    return cast(Completion, forward_only("residual_completion", done))
+    args = (rows, protected & valid, eligible & valid, valid, limits)
+    return cast(Completion, forward_only("residual_completion", _completion(max_rank), *args))
 
 
 @lru_cache(maxsize=64)

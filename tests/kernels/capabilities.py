@@ -127,8 +127,13 @@ def _gram(rng: np.random.Generator) -> tuple[Any, ...]:
     return x @ x.T, _rows(rng, 2) @ x.T, _some(rng)
 
 
+def _spans(gram: Any, inner: Any, selected: Any) -> Any:
+    # Symmetric, as every matrix of inner products is, also where differences are taken.
+    return k.span_energies((gram + gram.T) / 2, inner, selected, 1e-12, max_rank=3)
+
+
 def _of_gram(gram: Any, inner: Any, selected: Any) -> Any:
-    return k.gram_captured_energy(gram, k.span_energies(gram, inner, selected, 1e-12, max_rank=3))
+    return k.gram_captured_energy((gram + gram.T) / 2, _spans(gram, inner, selected))
 
 
 def _heads(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -187,7 +192,7 @@ CASES: dict[str, Case] = {
     "block_low_energy": Case(_at(_rows, _spectrum), k.block_low_energy),
     "action_alignment": Case(_at(_rows, _vector, _spectrum), k.action_alignment),
     "band_energies": Case(_at(_vector, _spectrum), partial(k.band_energies, bands=2)),
-    "span_energies": Case(_gram, partial(k.span_energies, tol=1e-12, max_rank=3), (0, 1)),
+    "span_energies": Case(_gram, _spans, (0, 1)),
     "gram_captured_energy": Case(_gram, _of_gram),
     "gram_centroid_similarity": Case(
         lambda rng: (_gram(rng)[0], _some(rng), _every(rng)), partial(k.gram_centroid_similarity, dim=D)
@@ -324,6 +329,11 @@ def _grad(case: Case, run: Callable[..., Any]) -> str:
     return {"fwd rev": "both", "fwd": "forward", "rev": "reverse"}[" ".join(modes)]
 
 
+def _single(leaf: Any) -> Any:
+    leaf = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    return leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf
+
+
 def _from_16_bits(case: Case) -> str:
     args = list(case.make(np.random.default_rng(1)))
     rows = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and np.issubdtype(a.dtype, np.floating)]
@@ -331,9 +341,7 @@ def _from_16_bits(case: Case) -> str:
         return "-"
     args[rows[0]] = args[rows[0]].astype(jnp.bfloat16)
     # Beside 16-bit rows all else is float32, as it comes outside of this table.
-    single = [jax.tree.map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf,
-              jax.tree.map(np.asarray, a)) if not jnp.issubdtype(jnp.result_type(a), jax.dtypes.prng_key) else a
-              for a in args]  # fmt: skip
+    single = [jax.tree.map(_single, argument) for argument in args]
     found = _floats(jax.eval_shape(case.call, *single))
     names = {str(leaf.dtype) for leaf in found}
     return " and ".join(sorted(names)) if names else "-"
