@@ -6,7 +6,6 @@ eight bits has lost the order that it is for. Kernels that return rows of the ki
 two controls of `spectrum`) keep the caller's dtype. Integers are no vectors and are refused.
 """
 
-import functools
 from collections.abc import Collection
 from types import EllipsisType
 from typing import Any
@@ -77,5 +76,5 @@ def require_one_of(name: str, value: str, known: Collection[str]) -> None:
 
 
 def working_dtype(*arrays: Any) -> Any:
-    """The dtype that is computed in: float32 for 16-bit floats, else what the arrays (or dtypes) promote to."""
-    return functools.reduce(jnp.promote_types, (getattr(a, "dtype", a) for a in arrays), jnp.dtype(jnp.float32))
+    """The dtype that is computed in: float32 for 16-bit floats, else what the arrays promote to."""
+    return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)

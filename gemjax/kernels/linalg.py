@@ -50,7 +50,7 @@ def independence_tolerance(dtype: Any, dim: int) -> float:
 
     Returns: a Python float.
     """
-    working = 4.0 * float(np.sqrt(dim)) * float(jnp.finfo(working_dtype(dtype)).eps)
+    working = 4.0 * float(np.sqrt(dim)) * float(jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps)
     return max(working, float(jnp.finfo(dtype).eps) ** 2)
 
 
