@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 import gemjax
 from gemjax.kernels.linalg import orthonormal_basis, unit_rows
@@ -25,6 +26,44 @@ def test_the_pages_table_is_what_the_kernels_do(name: str) -> None:
 def test_the_table_has_every_public_kernel_once_in_the_order_of_the_modules() -> None:
     assert list(capabilities.on_page()) == capabilities.public()
     assert set(capabilities.CASES) | set(capabilities.EXEMPT) == set(capabilities.public())
+
+
+MODULES = {name: module for name, module in gemjax.kernels._PUBLIC.items() if name in capabilities.CASES}
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES.values())))
+def test_batches_are_their_items_and_gradients_are_differences(module: str) -> None:
+    """All kernels of a module in one program for each question: fewer programs to compile."""
+    names = [name for name in MODULES if MODULES[name] == module]
+    grads = {name: line.split(" | ")[3] for name, line in capabilities.on_page().items()}
+    with jax.enable_x64(True):
+        cases = {name: capabilities.CASES[name] for name in names}
+        batches = {name: capabilities.batch_of(case) for name, case in cases.items()}
+        batches = {name: batch for name, batch in batches.items() if batch}
+
+        def every(items):
+            return {name: cases[name].call(*item) for name, item in items.items()}
+
+        alone = jax.jit(every)
+        together = jax.jit(jax.vmap(every))(batches)
+        for i in (0, 1):
+            one = alone(jax.tree.map(lambda leaf, i=i: leaf[i], batches))
+            for got, want in zip(jax.tree.leaves(together), jax.tree.leaves(one), strict=True):
+                # float64 sums of a dozen terms in another order, of values of size 10.
+                np.testing.assert_allclose(got[i], want, rtol=1e-11, atol=1e-11)
+
+        for mode, words in (("fwd", ("both", "forward")), ("rev", ("both", "reverse"))):
+            parts = {name: capabilities.moving(cases[name]) for name in names if grads[name] in words}
+            if not parts:
+                continue
+
+            @jax.jit
+            def moved(at, parts=parts):
+                return {name: part.call(*at[name]) for name, part in parts.items()}
+
+            at = {name: part.at for name, part in parts.items()}
+            # Differences with a step of 1e-6 in float64 are right to 1e-8 of a slope of size 10.
+            check_grads(moved, (at,), order=1, modes=[mode], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
 def test_the_door_opens_without_jax() -> None:

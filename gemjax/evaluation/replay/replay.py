@@ -288,7 +288,8 @@ class _Run:
         """The vector of the next action; None if this is no checkpoint (3.2)."""
         if turn.next is None or len(turn.blocks) < MIN_BLOCKS:
             return None
-        return np.asarray(self.replay.encoder.encode([self._action_text(turn)]))[0]
+        action: np.ndarray = np.asarray(self.replay.encoder.encode([self._action_text(turn)]))[0]
+        return action
 
 
 def _retained(rows: np.ndarray, action: np.ndarray, kept: list[bool]) -> float:
