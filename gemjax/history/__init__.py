@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 _PUBLIC = {
     "Affinity": "gemjax.history.evidence",
     "Balance": "gemjax.history.evidence",
+    "UserWords": "gemjax.history.evidence",
     "Block": "gemjax.history.records",
     "BlockContent": "gemjax.history.records",
     "BlockRecord": "gemjax.history.result",
@@ -58,6 +59,7 @@ __all__ = [
     "Situation",
     "Sources",
     "State",
+    "UserWords",
     "validate",
 ]
 
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
         Rule,
         Sources,
         State,
+        UserWords,
     )
     from gemjax.history.policy import CostAwarePolicy, Decision, PaperPolicy, Plan, Policy, Situation
     from gemjax.history.problems import Problem

@@ -7,8 +7,19 @@ import marshal
 from collections.abc import Sequence
 from typing import Any
 
-from gemjax.history.formats import FORMATS, Exchange, Format, View, compact_json, detect, format_named
+from gemjax.history.formats import (
+    FORMATS,
+    Exchange,
+    Format,
+    NotJSON,
+    View,
+    compact_json,
+    detect,
+    format_named,
+    plain,
+)
 from gemjax.history.formats.base import kind, problem
+from gemjax.history.formats.marks import count_marks, too_many_marks, unmarked
 from gemjax.history.problems import Problem
 from gemjax.history.records import Block, BlockContent
 
@@ -16,23 +27,20 @@ _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_ke
 _DIGEST_BYTES = 16
 
 
-class NotJSON(Exception):
-    """A value in the request has no JSON form. Internal: becomes a `Problem`."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
     """One message with what was computed from it.
 
     `digest` is of all of it; `identity` leaves out marks that say where a provider should cache (`cache_control`),
-    which move with every request and change neither what is said nor what is cached. `chars` is its length as compact
-    JSON.
+    which move with every request and change neither what is said nor what is cached; `marks` counts them. `chars` is
+    its length as compact JSON.
     """
 
     digest: bytes
     identity: bytes
     chars: int
     view: View
+    marks: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Parsed:
 
     Attributes:
         format: the wire format.
-        messages: the request's own list of messages.
+        messages: the request's own messages, which are what is forwarded.
         records: one `Message` each.
         blocks: the complete removable blocks, oldest first.
         latest: what the last exchange says, complete or in flight; None without one.
@@ -64,7 +72,8 @@ class Parsed:
 
 @dataclasses.dataclass(slots=True)
 class _Settled:
-    """What was read of messages before `stop`, the start of the last exchange: later messages cannot change it.
+    """What was read of messages before `stop`: later messages cannot change it. That is where the last exchange begins,
+    or the first one that still waits for a result.
 
     `print`, a hash to be continued, covers one message more: had the message at `stop` been a result, it would belong
     to the exchange before. SHA-256, which processors have instructions for: each request's history passes through it.
@@ -79,13 +88,14 @@ class _Settled:
     occurrences: dict[str, int]
     latest: BlockContent | None
     contents: dict[tuple[bytes, ...], tuple[str, BlockContent]]
+    warnings: list[Problem]
 
     def still_holds(self, messages: list[Any], chosen: Format) -> bool:
         if chosen is not self.format or len(messages) <= self.stop:
             return False
         try:
             data = _marshalled(messages[: self.stop + 1])
-        except ValueError:
+        except (ValueError, NotJSON, RecursionError):
             return False
         return bool(hashlib.sha256(data).digest() == self.print.digest())
 
@@ -99,7 +109,7 @@ class Reader:
     def __init__(self) -> None:
         self._messages: dict[bytes, Message] = {}
         self._contents: dict[tuple[bytes, ...], tuple[str, BlockContent]] = {}
-        self._frame: tuple[bytes, int] | None = None
+        self._frame: tuple[bytes, int, int] | None = None
         self._settled: _Settled | None = None
 
     def parse(self, request: Any, format: str = "auto") -> Parsed:
@@ -114,11 +124,12 @@ class Reader:
         settled = self._settled
         start = settled.stop if settled else 0
         try:
-            chars = self._frame_chars(request, chosen, messages)
+            chars, marks = self._frame_size(request, chosen)
             new = self._read(messages, start, chosen)
         except NotJSON as error:
             self._settled = None
-            problems.append(problem("not-json", str(error), "send JSON values only"))
+            index = error.index if error.index is not None else -1
+            problems.append(problem("not-json", str(error), error.cure, index=index))
             return Parsed(chosen, messages, [], [], None, None, 0, problems, [])
         records = settled.records + new if settled else new
         chars += sum([r.chars for r in new]) + (settled.chars if settled else 0) + max(len(records) - 1, 0)
@@ -126,25 +137,31 @@ class Reader:
         found = [dataclasses.replace(p, index=i) for i in range(start, len(views)) for p in views[i].problems]
         exchanges, pairing = chosen.exchanges(views, start)
         found += [p for p in pairing if not may_be_on_the_server(p, request, chosen)]
+        found += too_many_marks(marks + sum([r.marks for r in records]), chosen.name)
         problems += [p for p in found if p.severity == "error"]
-        warnings = [p for p in found if p.severity == "warning"]
+        warnings = (settled.warnings if settled else []) + [p for p in found if p.severity == "warning"]
         blocks, contents = self._blocks(messages, records, exchanges, settled)
-        # The content of the last exchange, and of the one before it, which is the last of what is settled.
-        before, latest = [None, settled.latest if settled else None, *contents][-2:]
-        self._settle(chosen, messages, records, exchanges, blocks, before, bool(problems or warnings))
-        last = len(blocks) - 1 if blocks and blocks[-1].messages[-1] == len(records) - 1 else None
+        latest = contents[-1] if contents else settled.latest if settled else None
+        self._settle(chosen, messages, records, exchanges, blocks, contents, None if problems else warnings)
+        last = next((b.index for b in reversed(blocks) if b.messages[-1] == len(records) - 1), None)
         return Parsed(chosen, messages, records, blocks, latest, last, chars, problems, warnings)
 
-    def _frame_chars(self, request: Any, chosen: Format, messages: list[Any]) -> int:
-        """Characters of the request around its messages, the list's brackets included."""
+    def _frame_size(self, request: Any, chosen: Format) -> tuple[int, int]:
+        """Characters of the request around its messages, the list's brackets included, and its cache marks."""
         if not isinstance(request, dict):
-            return 2
-        frame = {key: (None if value is messages else value) for key, value in request.items()}
-        print_ = fingerprint(frame)
-        if self._frame is None or self._frame[0] != print_:
-            # `null` stands where the messages go; `[]` is what an empty list takes.
-            self._frame = (print_, len(_to_json(frame, "the request")) - len("null") + len("[]"))
-        return self._frame[1] if isinstance(request.get(chosen.key), list) else len(_to_json(request, "the request"))
+            return 2, 0
+        listed = isinstance(request.get(chosen.key), list | tuple)
+        frame = {key: (None if listed and key == chosen.key else value) for key, value in request.items()}
+        try:
+            print_ = fingerprint(frame)
+            if self._frame is None or self._frame[0] != print_:
+                frame = plain(frame)
+                # `null` stands where the messages go; `[]` is what an empty list takes.
+                chars = len(_to_json(frame)) - (len("null") - len("[]") if listed else 0)
+                self._frame = (print_, chars, count_marks(frame))
+        except NotJSON as error:
+            raise error.under("the request") from None
+        return self._frame[1:]
 
     def _read(self, messages: Sequence[Any], start: int, chosen: Format) -> list[Message]:
         """Records of the messages from `start` on; known content is not read again."""
@@ -154,12 +171,14 @@ class Reader:
         salt = chosen.name.encode()
         for index in range(start, len(messages)):
             message = messages[index]
-            key = fingerprint(message, salt)
-            record = kept.get(key) or seen.get(key)
-            if record is None:
-                chars = len(_to_json(message, f"message {index}"))
-                identity = key if unmarked(message) is message else fingerprint(unmarked(message), salt)
-                record = Message(key, identity, chars, _view(chosen, message))
+            try:
+                key = fingerprint(message, salt)
+                record = kept.get(key) or seen.get(key)
+                if record is None:
+                    record = _message(key, plain(message), chosen, salt)
+            except (NotJSON, RecursionError) as error:
+                error = error if isinstance(error, NotJSON) else _too_deep()
+                raise error.under(f"message {index}", index) from None
             kept[key] = record
             records.append(record)
         self._messages = kept
@@ -180,11 +199,12 @@ class Reader:
         occurrences: dict[str, int] = {}
         contents = []
         for exchange in exchanges:
-            members = records[exchange.start : exchange.stop]
+            span = exchange.members
+            members = [records[i] for i in span]
             key = tuple([m.identity for m in members])
             entry = seen.get(key) or kept.get(key)
             if entry is None:
-                digest = _block_digest(messages[exchange.start : exchange.stop])
+                digest = _block_digest([messages[i] for i in span])
                 entry = (digest, _content([m.view for m in members]))
             kept[key] = entry
             contents.append(entry[1])
@@ -194,7 +214,6 @@ class Reader:
             count = before.get(digest, 0) + occurrences.get(digest, 0)
             occurrences[digest] = occurrences.get(digest, 0) + 1
             chars = sum([m.chars for m in members])
-            span = tuple(range(exchange.start, exchange.stop))
             blocks.append(Block(len(blocks), span, f"{digest}#{count}", chars, content))
         self._contents = kept
         return blocks, contents
@@ -206,21 +225,32 @@ class Reader:
         records: list[Message],
         exchanges: Sequence[Exchange],
         blocks: list[Block],
-        latest: BlockContent | None,
-        faulty: bool,
+        exchanged: Sequence[BlockContent],
+        warnings: list[Problem] | None,
     ) -> None:
-        """Remember what is before the last exchange. What was settled already is a prefix of it."""
+        """Remember what later messages cannot change. What was settled already is a prefix of it.
+
+        Args:
+            exchanged: the content of each of `exchanges`.
+            warnings: all there are; None for an invalid request, of which nothing is remembered.
+        """
         settled = self._settled
-        if faulty or not exchanges:
-            self._settled = None if faulty else settled
+        if warnings is None or not exchanges:
+            self._settled = None if warnings is None else settled
             return
-        stop = exchanges[-1].start
+        stop = min([exchanges[-1].start, *[e.start for e in exchanges if not e.complete]])
+        while inside := [e.start for e in exchanges if e.start < stop < e.stop]:
+            stop = min(inside)
+        if settled and stop < settled.stop:
+            return
         try:
             print_ = settled.print.copy() if settled else hashlib.sha256()
             print_.update(_marshalled(messages[settled.stop + 1 if settled else 0 : stop + 1]))
-        except ValueError:
+        except (ValueError, NotJSON, RecursionError):
             self._settled = None
             return
+        passed = sum(e.stop <= stop for e in exchanges)
+        latest = exchanged[passed - 1] if passed else settled.latest if settled else None
         occurrences = settled.occurrences if settled else {}
         whole = [b for b in blocks[len(settled.blocks) if settled else 0 :] if b.messages[0] < stop]
         contents = settled.contents if settled else {}
@@ -240,13 +270,18 @@ class Reader:
             occurrences,
             latest,
             contents,
+            [w for w in warnings if 0 <= w.index < stop],
         )
         self._contents = {key: entry for key, entry in self._contents.items() if key not in contents}
 
 
 def _marshalled(messages: list[Any]) -> memoryview:
     """The messages' bytes one after the other: what `marshal` writes of a list, without type and length in front."""
-    return memoryview(marshal.dumps(messages, 0))[5:]
+    try:
+        data = marshal.dumps(messages, 0)
+    except ValueError:
+        data = marshal.dumps([plain(message) for message in messages], 0)
+    return memoryview(data)[5:]
 
 
 def parse(request: Any, format: str = "auto") -> Parsed:
@@ -279,25 +314,25 @@ def fingerprint(value: Any, salt: bytes = b"") -> bytes:
         # a fifth of `json.dumps`: every message of every request passes here.
         data = marshal.dumps(value, 0)
     except ValueError:
-        # A subclass of str, a type marshal does not know, or nesting too deep for it.
-        data = b"json:" + _to_json(value, "a value").encode("utf-8", "surrogatepass")
+        # An object of an SDK, a subclass of str or dict, or nesting too deep for marshal.
+        try:
+            value = plain(value)
+            data = marshal.dumps(value, 0)
+        except ValueError:
+            data = b"json:" + _to_json(value).encode("utf-8", "surrogatepass")
+        except RecursionError:
+            raise _too_deep() from None
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, salt=salt).digest()
 
 
-def unmarked(message: Any) -> Any:
-    """`message` without `cache_control` marks, on itself and on its parts; the same object if it has none."""
-    if not isinstance(message, dict):
-        return message
-    parts = message.get("content")
-    marked = isinstance(parts, list) and any(isinstance(p, dict) and "cache_control" in p for p in parts)
-    if not marked and "cache_control" not in message:
-        return message
-    bare = {k: v for k, v in message.items() if k != "cache_control"}
-    if marked:
-        bare["content"] = [
-            {k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, dict) else p for p in parts or ()
-        ]
-    return bare
+def _message(key: bytes, message: Any, chosen: Format, salt: bytes) -> Message:
+    """Read a message that was not seen before, given as plain JSON."""
+    text = _to_json(message)
+    if '"cache_control"' not in text:
+        return Message(key, key, len(text), _view(chosen, message))
+    bare = unmarked(message)
+    identity = key if bare is message else fingerprint(bare, salt)
+    return Message(key, identity, len(text), _view(chosen, message), count_marks(message))
 
 
 def _view(chosen: Format, message: Any) -> View:
@@ -309,16 +344,20 @@ def _view(chosen: Format, message: Any) -> View:
         return View("other", problems=(found,))
 
 
-def _to_json(value: Any, what: str) -> str:
+def _to_json(value: Any) -> str:
     try:
         return compact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotJSON(f"{what} has no JSON form ({error})") from None
+        raise NotJSON(str(error), "send JSON values only") from None
+
+
+def _too_deep() -> NotJSON:
+    return NotJSON("it is nested too deeply", "send it as text, or flatten it")
 
 
 def _block_digest(messages: Sequence[Any]) -> str:
     """Digest of a block's canonical JSON (sorted keys), so that a client that reorders keys keeps its state."""
-    messages = [unmarked(message) for message in messages]
+    messages = [unmarked(plain(message)) for message in messages]
     try:
         text = _CANONICAL.encode(messages)
     except TypeError:
@@ -347,12 +386,12 @@ def may_be_on_the_server(found: Problem, request: Any, chosen: Format) -> bool:
 def _messages_of(request: Any, chosen: Format) -> tuple[list[Any], list[Problem]]:
     if isinstance(request, dict):
         value = request.get(chosen.key)
-        if isinstance(value, list) and value:
-            return value, []
+        if isinstance(value, list | tuple) and value:
+            return value if isinstance(value, list) else list(value), []
         if isinstance(value, str) and chosen.name == "responses" and value:
             # Responses takes a bare string as the one user message: valid, and without anything to drop.
             return [], []
-        came = "an empty array" if value == [] else ("nothing" if value is None else kind(value))
+        came = "an empty array" if isinstance(value, list | tuple) else ("nothing" if value is None else kind(value))
         text = f"{chosen.key} must be a non-empty array, got {came}"
         if "contents" in request:
             text = "a request with `contents` (Gemini) is in no format that is read"

@@ -30,6 +30,7 @@ __all__ = [
     "Rule",
     "Sources",
     "State",
+    "UserWords",
     "apply_rules",
 ]
 
@@ -381,9 +382,34 @@ def _cosine(total: np.ndarray, direction: np.ndarray) -> float:
     return float(total @ direction) / length if length > 0.0 else -1.0
 
 
+@dataclasses.dataclass(frozen=True)
+class UserWords:
+    """Every block in which the user speaks: an answer to a tool that asks, or the refusal of a call (ours).
+
+    What a user says in a message of its own is never dropped; what arrives as a tool's result weighs as much.
+
+    Args:
+        keep: most blocks kept, the most recent first; None for all of them.
+    """
+
+    keep: int | None = None
+    name: str = dataclasses.field(default="user", kw_only=True)
+    queries: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        _check_name(self, self.name)
+        if self.keep is not None:
+            _count(self, "keep")
+
+    def __call__(self, view: EvidenceView) -> dict[int, str]:
+        said = [(i, block.content.user_said) for i, block in enumerate(view.blocks) if block.content.user_said]
+        return dict(said if self.keep is None else said[-self.keep :])
+
+
 PAPER_RULES: tuple[Rule, ...] = (Recent(), Goal(), State(), Errors(), Sources())
 """The paper's five rules with its limits (Table B.1)."""
 DEFAULT_RULES: tuple[Rule, ...] = (
+    UserWords(),
     Recent(3),
     Affinity(),
     Balance(),
@@ -393,7 +419,8 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Sources(),
     Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
 )
-"""Ours: room for what resembles the latest action and for what stands for the rest, beside the paper's five.
+"""Ours: what the user said, room for what resembles the latest action and for what stands for the rest, beside the
+paper's five.
 
 The order matters where fewer blocks may be kept than are named: what stands first stays.
 """
@@ -406,6 +433,7 @@ RULES: Mapping[str, Callable[..., Rule]] = MappingProxyType(
         "source": Sources,
         "affinity": Affinity,
         "balance": Balance,
+        "user": UserWords,
     }
 )
 """The rules that come with gemjax, by name."""

@@ -4,6 +4,8 @@ import dataclasses
 import json
 from functools import cached_property
 
+from gemjax.history.answers import user_words
+
 SELECTION_CHARS = 12_000
 """Longest selection text of a block, in characters (paper B.1)."""
 
@@ -62,6 +64,14 @@ class BlockContent:
     def selection_text(self) -> str:
         """The encoder's input: at most 12,000 characters, keeping beginning and end (paper B.1)."""
         return _clip("\n\n".join(self.sections))
+
+    @cached_property
+    def user_said(self) -> str:
+        """One line that says how the user speaks in one of the results, empty if nowhere."""
+        by_id = {r.id: r.text for r in self.results}
+        if len(by_id) == len(self.results):
+            return user_words([(c.name, by_id.get(c.id, "")) for c in self.calls])
+        return user_words([(c.name, r.text) for c, r in zip(self.calls, self.results, strict=False)])
 
     @cached_property
     def label(self) -> str:

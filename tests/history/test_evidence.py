@@ -23,6 +23,7 @@ from gemjax.history.evidence import (
     Rule,
     Sources,
     State,
+    UserWords,
     apply_rules,
 )
 from gemjax.history.queries import QUERIES, queries_of
@@ -381,7 +382,7 @@ def test_the_presets_name_blocks_with_one_line_reasons_and_are_deterministic(fou
         blocks = named[rule.name]
         assert list(blocks) == sorted(blocks) and all(0 <= i < len(found) for i in blocks)
         assert all(reason and reason.isprintable() for reason in blocks.values())
-        assert len(blocks) <= rule.keep
+        assert len(blocks) <= (rule.keep or len(found))
     assert named == apply_rules(DEFAULT_RULES, random_view(found, seed, 0))
     outside = set(named["goal"]) | set(named["affinity"]) | set(named["affinity-wide"]) | set(named["balance"])
     assert not outside & set(named["recent"])
@@ -537,6 +538,7 @@ def test_presets():
     assert (Recent().keep, Goal().keep, State().keep, Errors().keep, Errors().window) == (4, 1, 3, 2, 8)
     assert (Sources().keep, Sources().share) == (4, 0.5)
     assert (
+        UserWords(),
         Recent(3),
         Affinity(3),
         Balance(3),

@@ -61,7 +61,6 @@ CASES = [
     ("doubled output", responses, lambda m: m.insert(4, dict(m[3])), ["duplicate-result"]),
     ("output without output", responses, lambda m: m[3].pop("output"), ["content-type"]),
     ("arguments no text", responses, lambda m: m[2].update(arguments={}), ["arguments-type"]),
-    ("unknown item", responses, lambda m: m.append({"type": "wizard"}), ["item-type"]),
     ("no tool_result", anthropic, lambda m: m.pop(2), ["missing-result"]),
     ("no tool_use", anthropic, lambda m: m[1]["content"].pop(), ["orphan-result"]),
     ("reused id", anthropic, lambda m: m.extend(copy.deepcopy(m[1:3])), ["reused-id"]),

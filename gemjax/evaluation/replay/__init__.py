@@ -1,8 +1,10 @@
 """Replay recorded agent runs through the compressor and its rivals, and account for what would have been sent."""
 
 from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer
+from gemjax.evaluation.replay.grounding import CallNeeds, Met, Need, NeedIndex, met
 from gemjax.evaluation.replay.loading import Loaded, load, read
 from gemjax.evaluation.replay.moment import Method, Moment, Reference
+from gemjax.evaluation.replay.refetch import Refetch
 from gemjax.evaluation.replay.replay import Outcome, Replay, TrajectoryOutcome, methods_named
 from gemjax.evaluation.replay.report import Report
 from gemjax.evaluation.replay.running import run
@@ -10,14 +12,19 @@ from gemjax.evaluation.replay.tokens import EstimatedTokens, TokenCounter, Token
 from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
 
 __all__ = [
+    "CallNeeds",
     "EstimatedTokens",
     "Ledger",
     "Loaded",
+    "Met",
     "Method",
     "Moment",
+    "Need",
+    "NeedIndex",
     "Outcome",
     "Prices",
     "Reference",
+    "Refetch",
     "Replay",
     "Report",
     "Sizer",
@@ -28,6 +35,7 @@ __all__ = [
     "Turn",
     "default_counter",
     "load",
+    "met",
     "methods_named",
     "read",
     "requests",

@@ -73,7 +73,7 @@ def _as_sent(t: Trajectory) -> Trajectory:
         return t
     exchanges, _ = t.wire.exchanges([r.view for r in t.parsed.records])
     cut = [e for e in exchanges if not e.complete and e.stop < len(t.messages)]
-    gone = {m for e in cut for m in range(e.start, e.stop)}
+    gone = {m for e in cut for m in e.members}
     rest = dataclasses.replace(
         t,
         messages=[m for i, m in enumerate(t.messages) if i not in gone],

@@ -12,7 +12,9 @@ from gemjax.errors import ConfigError
 from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer, Totals
 from gemjax.evaluation.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks, SendEverything
 from gemjax.evaluation.replay.compressed import BrokenPromise, Compressed, MeteredEncoder
+from gemjax.evaluation.replay.grounding import CallNeeds, Met, NeedIndex, met, text_of
 from gemjax.evaluation.replay.moment import Method, Moment, Reference
+from gemjax.evaluation.replay.refetch import Lookups, Refetch
 from gemjax.evaluation.replay.tokens import TokenCounter
 from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
 from gemjax.history.blocks import Reader
@@ -36,6 +38,8 @@ class Outcome:
     Attributes:
         totals: the bill, and the number of requests and of rewrites (`events`).
         retained: next-action Top-3 retention at each checkpoint, in [0, 1].
+        met: how much of the next call's values was there, at each checkpoint.
+        refetch_cost, refetches: what looking up again what was gone would add to the bill, and how often it was needed.
         invalid: requests that the provider would refuse although it accepts the full one. Must be 0.
         broken: invariants of the compressor that did not hold, one line each. Must be empty.
         core_share: mean share of the blocks that is in the core, over compressed requests; None without one.
@@ -46,6 +50,9 @@ class Outcome:
 
     totals: Totals
     retained: list[float]
+    met: list[Met]
+    refetch_cost: float
+    refetches: int
     invalid: int
     broken: list[str]
     core_share: float | None
@@ -102,6 +109,7 @@ class Replay:
         action_view: what stands for the next action in the retention measure: its ACTION section, or the whole `turn`
             (reasoning and text too).
         use_goal: pass the goal that the recording states; otherwise the compressor finds one in the request.
+        refetch: what looking something up again takes.
         strict: raise `BrokenPromise` at the first violated invariant instead of listing it.
     """
 
@@ -114,6 +122,7 @@ class Replay:
         *,
         action_view: ActionView = "action",
         use_goal: bool = False,
+        refetch: Refetch | None = None,
         strict: bool = False,
     ) -> None:
         self.methods = list(methods)
@@ -123,6 +132,7 @@ class Replay:
         self.encoder = encoder
         self.counter = counter
         self.prices = prices or Prices()
+        self.refetch = refetch or Refetch()
         self.action_view: ActionView = action_view
         self.strict = strict
         for method in self.methods:
@@ -143,13 +153,18 @@ class Replay:
 class _Track:
     """One method on its way through a trajectory."""
 
-    def __init__(self, method: Method, ledger: Ledger, meter: MeteredEncoder, encoder_price: float) -> None:
+    def __init__(
+        self, method: Method, ledger: Ledger, lookups: Lookups, meter: MeteredEncoder, encoder_price: float
+    ) -> None:
         self.method = method
         self.ledger = ledger
+        self.lookups = lookups
         self.meter = meter
         self.encoder_price = encoder_price
         self.reader = Reader()
         self.retained: list[float] = []
+        self.met: list[Met] = []
+        self.changed_texts: dict[int, tuple[Any, str]] = {}
         self.core_shares: list[float] = []
         self.invalid = 0
         self.broken: list[str] = []
@@ -163,6 +178,9 @@ class _Track:
         return Outcome(
             totals=totals,
             retained=self.retained,
+            met=self.met,
+            refetch_cost=self.lookups.cost,
+            refetches=self.lookups.count,
             invalid=self.invalid,
             broken=self.broken,
             core_share=float(np.mean(self.core_shares)) if self.core_shares else None,
@@ -196,7 +214,8 @@ class _Run:
             method.give(meter)
         method.begin(self.trajectory)
         prices = self.replay.prices
-        return _Track(method, Ledger(template, key, self.sizer, prices), meter, prices.encoder)
+        lookups = Lookups(prices, self.replay.refetch, [b.chars for b in self.trajectory.parsed.blocks])
+        return _Track(method, Ledger(template, key, self.sizer, prices), lookups, meter, prices.encoder)
 
     def all(self, tick: Callable[[], None] | None) -> TrajectoryOutcome:
         turns = list(requests(self.trajectory))
@@ -208,11 +227,12 @@ class _Run:
             valid = not original.parse(turn.request, self.trajectory.format).problems
             bad += not valid
             action = self._action(turn)
+            needs = self._needs.needs(turn) if action is not None else None
             checkpoints += action is not None
             reference = Reference(frozenset(range(len(turn.blocks))), False)
             for track in self.tracks:
                 moment = self._moment(turn, reference, track.meter)
-                self._step(track, moment, valid, action)
+                self._step(track, moment, valid, action, needs)
                 if track.method is self.reference:
                     reference = self.reference.reference(moment)
             if tick is not None:
@@ -233,22 +253,40 @@ class _Run:
 
         return Moment(self.trajectory, turn, reference, self._frame.chars_of, vectors, meter.encode)
 
-    def _step(self, track: _Track, moment: Moment, valid: bool, action: np.ndarray | None) -> None:
+    def _step(
+        self, track: _Track, moment: Moment, valid: bool, action: np.ndarray | None, needs: CallNeeds | None
+    ) -> None:
         turn = moment.turn
         start = time.perf_counter()
         sent = track.method.forward(moment)
         track.seconds += time.perf_counter() - start
-        track.ledger.send(sent)
+        account = track.ledger.send(sent)
         changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
         if valid and changed:
             request = {**turn.request, self.trajectory.wire.key: sent}
             track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems)
+        here = {id(m) for m in sent}
+        if needs is not None:
+            track.met.append(self._met(track, turn, sent, here, needs))
+        track.lookups.account(turn.index, account.chars, needs, list(track.met[-1].missing) if needs else [])
         if action is not None:
-            here = {id(m) for m in sent}
             kept = [all(id(turn.messages[m]) in here for m in block.messages) for block in turn.blocks]
             track.retained.append(_retained(self._rows, action, kept))
         if isinstance(track.method, Compressed):
             self._check(track, track.method, turn, valid)
+
+    def _met(self, track: _Track, turn: Turn, sent: list[dict[str, Any]], here: set[int], needs: CallNeeds) -> Met:
+        """What was forwarded of the needs. Copies that a method sent in place of messages are read for themselves."""
+        whole = {id(m) for m in turn.messages}
+        changed = []
+        for message in sent:
+            if id(message) not in whole:
+                known = track.changed_texts.get(id(message))
+                if known is None or known[0] is not message:
+                    known = (message, text_of(self.trajectory.wire.view(message)))
+                    track.changed_texts[id(message)] = known
+                changed.append(known[1])
+        return met(needs, lambda m: id(turn.messages[m]) in here, changed)
 
     def _check(self, track: _Track, method: Compressed, turn: Turn, valid: bool) -> None:
         result, broken = method.result, list(method.broken)
@@ -267,6 +305,10 @@ class _Run:
         actions = [self._action_text(t) for t in turns if t.next is not None and len(t.blocks) >= MIN_BLOCKS]
         if actions:
             self.replay.encoder.encode([b.content.selection_text for b in self.trajectory.parsed.blocks] + actions)
+
+    @cached_property
+    def _needs(self) -> NeedIndex:
+        return NeedIndex(self.trajectory)
 
     @cached_property
     def _vectors(self) -> np.ndarray:

@@ -10,8 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from gemjax.evaluation.replay.accounting import Prices, Totals
+from gemjax.evaluation.replay.grounding import Met
 from gemjax.evaluation.replay.replay import Outcome, TrajectoryOutcome
 from gemjax.wording import counted
+
+_MET: dict[str, Callable[[Met], float | None]] = {
+    "grounding": lambda m: m.grounding,
+    "grounding_strict": lambda m: m.strict,
+    "grounding_rare": lambda m: m.rare,
+    "fully_grounded": lambda m: None if m.fully is None else float(m.fully),
+    "edits_grounded": lambda m: m.edits,
+}
 
 _RATIOS: dict[str, Callable[[Totals], float]] = {
     "chars_ratio": lambda t: t.chars,
@@ -21,6 +30,9 @@ _RATIOS: dict[str, Callable[[Totals], float]] = {
 }
 
 _WIDE = 140
+
+_CLASSES = ("1-4", "5-16", "17-64", "65+")
+"""Names of the classes of distance, in blocks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +66,10 @@ class Report:
         `X_ratio` is the ratio of the sums, X(method) / X(everything): the bill. `X_ratio_mean` is the mean of the
         trajectories' own ratios and `X_ratio_se` its standard error (None for one trajectory): what to expect of one
         trajectory, however long. `top3` likewise: the mean over all checkpoints; `top3_mean` the mean over trajectories
-        of their means.
+        of their means. `grounding`, `grounding_strict`, `grounding_rare`, `fully_grounded` and `edits_grounded`
+        likewise (see `gemjax.evaluation.replay.grounding`): over the checkpoints whose call copies something.
+        `refetch_ratio` is the bill with look-ups over that of sending everything; `X_without_longest` leaves out the
+        run with most blocks.
         """
         pairs = [(o.methods[name], o.methods["none"]) for o in self.outcomes]
         row: dict[str, Any] = {}
@@ -65,6 +80,19 @@ class Report:
         row["top3"] = _mean([r for m, _ in pairs for r in m.retained])
         row["top3_mean"], row["top3_se"] = _mean_and_error(_mean(m.retained) for m, _ in pairs if m.retained)
         outcomes = [m for m, _ in pairs]
+        row |= self._grounding(outcomes)
+        with_lookups = [_ratio(m.totals.cost + m.refetch_cost, f.totals.cost) for m, f in pairs]
+        whole = sum(f.totals.cost for _, f in pairs)
+        row["refetch_ratio"] = _ratio(sum(m.totals.cost + m.refetch_cost for m, _ in pairs), whole)
+        row["refetch_ratio_mean"], row["refetch_ratio_se"] = _mean_and_error(with_lookups)
+        row["refetches"] = sum(m.refetches for m in outcomes)
+        if len(self.outcomes) > 1:
+            longest = max(self.outcomes, key=lambda o: o.blocks)
+            rest = [(o.methods[name], o.methods["none"]) for o in self.outcomes if o is not longest]
+            whole = sum(f.totals.cost for _, f in rest)
+            row["cost_ratio_without_longest"] = _ratio(sum(m.totals.cost for m, _ in rest), whole)
+            more = sum(m.totals.cost + m.refetch_cost for m, _ in rest)
+            row["refetch_ratio_without_longest"] = _ratio(more, whole)
         row["events"] = sum(m.totals.events for m in outcomes)
         row["requests"] = sum(m.totals.requests for m in outcomes)
         row["checkpoints"] = sum(len(m.retained) for m in outcomes)
@@ -75,6 +103,20 @@ class Report:
         row["encoder_texts"] = sum(m.encoder_texts for m in outcomes)
         row["encoder_tokens"] = sum(m.encoder_tokens for m in outcomes)
         row["seconds"] = sum(m.seconds for m in outcomes)
+        return row
+
+    @staticmethod
+    def _grounding(outcomes: list[Outcome]) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for key, of in _MET.items():
+            each = [[v for m in o.met if (v := of(m)) is not None] for o in outcomes]
+            row[key] = _mean([v for values in each for v in values])
+            row[f"{key}_mean"], row[f"{key}_se"] = _mean_and_error(_mean(values) for values in each if values)
+        row["grounding_by_distance"] = {}
+        for n, name in enumerate(_CLASSES):
+            seen = sum(m.by_distance[n][0] for o in outcomes for m in o.met)
+            asked = sum(m.by_distance[n][1] for o in outcomes for m in o.met)
+            row["grounding_by_distance"][name] = _ratio(seen, asked)
         return row
 
     def to_json(self) -> dict[str, Any]:
@@ -114,6 +156,7 @@ class Report:
         if len(self.outcomes) > 1:
             console.print(self._trajectory_table(wide=console.width >= _WIDE))
         console.print(self._method_table(wide=console.width >= _WIDE))
+        console.print(self._grounding_table(wide=console.width >= _WIDE))
         p = self.prices
         console.print(
             f"Ratios to sending everything over {self._count()} (mean over them in brackets); prices read {p.read:g}, "
@@ -163,25 +206,56 @@ class Report:
             table.add_row(name, *figures, f"{r['events']:,}", f"{r['invalid']:,}", *tail)
         return table
 
+    def _grounding_table(self, wide: bool) -> Table:
+        """What of the next call's values is still there, and the bill if what is gone is looked up again."""
+        title = f"what the next call still sees ({_grounding_note([o.methods['none'] for o in self.outcomes])})"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("method", no_wrap=True)
+        shares = {"fully": "fully_grounded", "values": "grounding", "rare": "grounding_rare"}
+        more = {"strict": "grounding_strict", "edits": "edits_grounded"} if wide else {}
+        for column in (*shares, *more, *(_CLASSES if wide else ()), "re-fetches", "cost with them"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for name in self.names:
+            r = self.method(name)
+            cells = [_both(r, key) if wide else _number(r[key]) for key in shares.values()]
+            cells += [_number(r[key]) for key in more.values()]
+            cells += [_number(v) for v in r["grounding_by_distance"].values()] if wide else []
+            bill = _both(r, "refetch_ratio") if wide else _number(r["refetch_ratio"])
+            table.add_row(name, *cells, f"{r['refetches']:,}", bill)
+        return table
+
+
+def _grounding_note(rows: Sequence[Outcome]) -> str:
+    copying = sum(m.fully is not None for o in rows for m in o.met)
+    return f"{copying:,} of {sum(len(o.met) for o in rows):,} next calls copy a value"
+
 
 def _row(outcome: Outcome, full: Outcome) -> dict[str, Any]:
     t = outcome.totals
     row: dict[str, Any] = {key: _ratio(of(t), of(full.totals)) for key, of in _RATIOS.items()}
-    return row | {
-        "top3": _mean(outcome.retained),
-        "events": t.events,
-        "chars": t.chars,
-        "tokens": t.tokens,
-        "cost": t.cost,
-        "token_cost": t.token_cost,
-        "invalid": outcome.invalid,
-        "broken": len(outcome.broken),
-        "core_share": outcome.core_share,
-        "protected_kept": outcome.protected_kept,
-        "encoder_texts": outcome.encoder_texts,
-        "encoder_tokens": outcome.encoder_tokens,
-        "seconds": outcome.seconds,
-    }
+    copied = {key: _mean([v for m in outcome.met if (v := of(m)) is not None]) for key, of in _MET.items()}
+    row["refetch_ratio"] = _ratio(t.cost + outcome.refetch_cost, full.totals.cost)
+    return (
+        row
+        | copied
+        | {
+            "refetches": outcome.refetches,
+            "refetch_cost": outcome.refetch_cost,
+            "top3": _mean(outcome.retained),
+            "events": t.events,
+            "chars": t.chars,
+            "tokens": t.tokens,
+            "cost": t.cost,
+            "token_cost": t.token_cost,
+            "invalid": outcome.invalid,
+            "broken": len(outcome.broken),
+            "core_share": outcome.core_share,
+            "protected_kept": outcome.protected_kept,
+            "encoder_texts": outcome.encoder_texts,
+            "encoder_tokens": outcome.encoder_tokens,
+            "seconds": outcome.seconds,
+        }
+    )
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -11,6 +11,7 @@ from gemjax.errors import GemjaxError, RequestError
 from gemjax.evaluation.replay.accounting import Prices
 from gemjax.evaluation.replay.loading import load
 from gemjax.evaluation.replay.moment import Method
+from gemjax.evaluation.replay.refetch import Refetch
 from gemjax.evaluation.replay.replay import ActionView, Replay, TrajectoryOutcome, methods_named
 from gemjax.evaluation.replay.report import Report
 from gemjax.evaluation.replay.tokens import TokenCounter, default_counter
@@ -28,6 +29,7 @@ def run(
     *,
     action_view: ActionView = "action",
     use_goal: bool = False,
+    refetch: Refetch | None = None,
     strict: bool = False,
     disk: str | os.PathLike[str] | None = None,
 ) -> Report:
@@ -41,7 +43,7 @@ def run(
         encoder: an `Encoder`, a callable, or None for the default one.
         counter: counts tokens; None for an installed tokenizer or a stated estimate.
         progress: show a progress bar on standard error.
-        action_view, use_goal, strict: see `Replay`.
+        action_view, use_goal, refetch, strict: see `Replay`.
         disk: folder for vectors, so that the next replay encodes nothing.
 
     Returns: the report. `KeyboardInterrupt` ends the replay and not the report, which then says so.
@@ -57,7 +59,9 @@ def run(
         raise RequestError(f"no recorded trajectory was found{first}")
     cached = _encoder(encoder, disk)
     counter = counter or default_counter()
-    replay = Replay(chosen, cached, counter, prices, action_view=action_view, use_goal=use_goal, strict=strict)
+    replay = Replay(
+        chosen, cached, counter, prices, action_view=action_view, use_goal=use_goal, refetch=refetch, strict=strict
+    )
     outcomes, failed, interrupted = _replay_all(replay, loaded.trajectories, progress)
     return Report(
         [m.name for m in chosen],

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemjax.history.formats.base import (
+    MORE_THAN_A_RESULT,
     Exchange,
     View,
     call_id,
+    carries_more,
     compact_json,
     content_text,
     kind,
@@ -14,12 +16,19 @@ from gemjax.history.formats.base import (
     pair,
     placeholder,
     problem,
+    programmatic,
+    warning,
 )
 from gemjax.history.problems import Problem
 from gemjax.history.records import ToolCall, ToolResult
 
 _TEXT = frozenset({"text"})
 _SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+_USER_PARTS = frozenset(
+    {"text", "image", "document", "search_result", "container_upload", "tool_addition", "tool_removal"}
+)
+_KEPT_PARTS = frozenset({"compaction", "container_upload", "fallback", "mcp_tool_listing", "image", "document"})
+_RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "browser_state"})
 
 
 class AnthropicFormat:
@@ -33,7 +42,7 @@ class AnthropicFormat:
             return not_an_object(message)
         role = message.get("role")
         if role == "system":
-            # Newer models take instructions in the middle of a history; it is conversation, never part of a block.
+            # Newer models take instructions and tools in the middle of a history: conversation, never part of a block.
             problems: list[Problem] = []
             text = content_text(message.get("content"), _TEXT, problems)
             return View("system", text, problems=tuple(problems))
@@ -41,8 +50,9 @@ class AnthropicFormat:
             return View("other", problems=(problem("role", f"unknown role {role!r}", "use user or assistant"),))
         content = message.get("content")
         if isinstance(content, str):
-            empty = (_empty_text(),) if role == "user" and not content.strip() else ()
-            return View("user" if role == "user" else "assistant", content, problems=empty)
+            if role == "assistant":
+                return View("assistant", content, blank=not content.strip())
+            return View("user", content, problems=() if content.strip() else (_empty_text(),))
         if not isinstance(content, list):
             came = "nothing" if content is None else kind(content)
             return View(
@@ -56,6 +66,7 @@ class AnthropicFormat:
         results: list[ToolResult] = []
         texts: list[str] = []
         other = False
+        kept = False
         for part in parts:
             if not isinstance(part, dict):
                 problems.append(_bad_part(part))
@@ -72,24 +83,38 @@ class AnthropicFormat:
                     )
                 identity = call_id(part.get("tool_use_id"), "tool_use_id", problems)
                 text = content_text(part.get("content"), _TEXT, problems, "tool_result content")
+                kept |= self._result_stays(part.get("content"), problems)
                 results.append(ToolResult(identity, text, part.get("is_error") is True))
             else:
                 other = True
+                _known(part, _USER_PARTS, problems)
                 texts.append(_part_text(part, problems))
         if not parts:
             problems.append(problem("empty-content", "a message has no content", "leave the message out"))
         text = "\n".join(t for t in texts if t)
         if results and not other:
-            return View("result", results=tuple(results), problems=tuple(problems))
+            return View("result", results=tuple(results), bound=kept, problems=tuple(problems))
         return View("user", text, results=tuple(results), bound=bool(results), problems=tuple(problems))
+
+    @staticmethod
+    def _result_stays(content: Any, problems: list[Problem]) -> bool:
+        """Whether a result says more than the result: it loads tools, or holds a part that nobody has heard of."""
+        if not isinstance(content, list):
+            return False
+        known = True
+        for part in content:
+            if isinstance(part, dict):
+                known &= _known(part, _RESULT_PARTS | MORE_THAN_A_RESULT, problems)
+                if part.get("type") == "text" and isinstance(text := part.get("text"), str) and not text.strip():
+                    problems.append(warning("empty-content", "a text in a tool_result is empty", "leave the part out"))
+        return not known or carries_more(content)
 
     def _assistant(self, parts: list[Any]) -> View:
         problems: list[Problem] = []
         calls: list[ToolCall] = []
         texts: list[str] = []
         thoughts: list[str] = []
-        open_server: set[str] = set()
-        elsewhere = False
+        stays = False
         for part in parts:
             if not isinstance(part, dict):
                 problems.append(_bad_part(part))
@@ -97,6 +122,7 @@ class AnthropicFormat:
             name = part.get("type")
             if name == "tool_use":
                 identity = call_id(part.get("id"), "id", problems)
+                stays |= programmatic(part.get("caller"))
                 calls.append(ToolCall(identity, _tool_name(part, problems), _tool_input(part, problems)))
             elif name == "thinking":
                 thought = part.get("thinking")
@@ -104,23 +130,24 @@ class AnthropicFormat:
             elif name == "redacted_thinking":
                 thoughts.append("[redacted thinking]")
             elif name in _SERVER_CALLS:
-                open_server.add(call_id(part.get("id"), "id", problems))
+                # The provider ran it, or will: citations, containers and loaded tools refer to it by its place.
+                stays = True
+                call_id(part.get("id"), "id", problems)
                 texts.append(f"{part.get('name', name)} {_tool_input(part, problems)}")
-            elif isinstance(name, str) and name.endswith("_tool_result"):
-                answered = str(part.get("tool_use_id", ""))
-                # Answers a call of an earlier message, which would stay without it.
-                elsewhere |= answered not in open_server
-                open_server.discard(answered)
-                texts.append(placeholder(part))
-            else:
+            elif name == "text":
                 texts.append(_part_text(part, problems))
+            else:
+                stays = True
+                if not (isinstance(name, str) and name.endswith("_tool_result")):
+                    _known(part, _KEPT_PARTS, problems)
+                texts.append(placeholder(part))
         return View(
             "assistant",
             "\n".join(t for t in texts if t),
             "\n".join(t for t in thoughts if t),
             tuple(calls),
-            # A server tool that has not answered inside the message is waiting for its continuation.
-            bound=bool(open_server) or elsewhere,
+            bound=stays,
+            blank=not parts,
             problems=tuple(problems),
         )
 
@@ -135,6 +162,10 @@ class AnthropicFormat:
         i, n = start, len(views)
         while i < n:
             view = views[i]
+            if view.blank and i < n - 1:
+                problems.append(
+                    problem("empty-content", "only the last assistant message may be empty", "leave it out", "", i)
+                )
             if view.results:
                 problems.extend(
                     problem(
@@ -166,11 +197,23 @@ class AnthropicFormat:
             bound = view.bound or any(views[k].bound for k in members)
             found.append(Exchange(i, j, complete, complete and not bound))
             i = j
+        if n and views[-1].role == "assistant" and not views[-1].calls and not views[-1].bound:
+            text = views[-1].text
+            if text.strip() and text != text.rstrip():
+                problems.append(
+                    problem(
+                        "trailing-whitespace",
+                        "the last assistant message ends in white space",
+                        "strip the text that the model is to continue",
+                        "",
+                        n - 1,
+                    )
+                )
         return found, problems
 
 
 def _empty_text() -> Problem:
-    return problem("empty-content", "a text must not be empty", "leave the message or part out")
+    return problem("empty-content", "a text must hold more than white space", "leave the message or part out")
 
 
 def _bad_part(part: Any) -> Problem:
@@ -184,9 +227,18 @@ def _part_text(part: dict[str, Any], problems: list[Problem]) -> str:
     if not isinstance(text, str):
         problems.append(problem("content-type", f"text must be a string, got {kind(text)}", "fix content"))
         return ""
-    if not text:
+    if not text.strip():
         problems.append(_empty_text())
     return text
+
+
+def _known(part: dict[str, Any], types: frozenset[str], problems: list[Problem]) -> bool:
+    """Whether a part's type is among `types`; if not, it is said, and what holds the part stays."""
+    name = part.get("type")
+    if isinstance(name, str) and name in types:
+        return True
+    problems.append(warning("part-type", f"a content part of type {name!r} is not known", "see docs/validity.md"))
+    return False
 
 
 def _tool_name(part: dict[str, Any], problems: list[Problem]) -> str:

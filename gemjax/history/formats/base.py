@@ -11,20 +11,17 @@ from gemjax.history.records import ToolCall, ToolResult
 
 Role = Literal["system", "user", "assistant", "result", "other"]
 
-_KINDS: dict[type, str] = {
-    bool: "a boolean",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    dict: "an object",
-    list: "an array",
-}
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+MORE_THAN_A_RESULT = frozenset({"tool_reference", "tool_addition", "tool_removal", "compaction", "mcp_tool_listing"})
+"""Content parts that later requests depend on: they load or take away tools, or stand for what came before them."""
 
 
 def compact_json(value: Any) -> str:
-    """Compact JSON with non-ASCII characters kept: the serialisation that request lengths are counted in."""
+    """Compact JSON with non-ASCII characters kept: the serialisation that request lengths are counted in.
+
+    Raises: TypeError, ValueError (NaN and infinity included) or RecursionError for what has no JSON form.
+    """
     return _COMPACT.encode(value)
 
 
@@ -33,9 +30,11 @@ class View:
     """One message as the rest of the package sees it.
 
     `role` "result" is a message that carries tool results and nothing else. `bound` says that the message may never be
-    dropped although it takes part in an exchange: it carries conversation beside results, or waits for a server.
-    `thought` marks a reasoning item by itself, `reference` an item that only names another. `model` says that the model
-    wrote the message (Responses splits one model turn over several items).
+    dropped although it takes part in an exchange: it carries conversation beside results, waits for a server, or later
+    requests depend on it. `thought` marks a reasoning item by itself, `reference` an item that only names another, `id`
+    that the provider has given the item a name. `deferred` is a call whose result may come at any later time,
+    `answers` the id of a call that an item of unknown type speaks of, `blank` a message without any text. `model` says
+    that the model wrote the message (Responses splits one model turn over several items).
     """
 
     role: Role
@@ -46,6 +45,10 @@ class View:
     bound: bool = False
     thought: bool = False
     reference: bool = False
+    id: bool = False
+    deferred: bool = False
+    answers: str = ""
+    blank: bool = False
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -55,12 +58,23 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """One assistant turn with calls, messages `start` to `stop` (exclusive), and the results that follow it."""
+    """One assistant turn with calls, messages `start` to `stop` (exclusive), and the results that follow it.
+
+    `between` are the messages in that range which are not its own: conversation between a call and its output.
+    """
 
     start: int
     stop: int
     complete: bool
     removable: bool
+    between: tuple[int, ...] = ()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Indices of its own messages."""
+        if not self.between:
+            return tuple(range(self.start, self.stop))
+        return tuple(i for i in range(self.start, self.stop) if i not in self.between)
 
 
 class Format(Protocol):
@@ -119,6 +133,18 @@ def placeholder(part: dict[str, Any]) -> str:
     name = part.get("type")
     label = name if isinstance(name, str) and name else "content"
     return f"[{label} {media}]" if isinstance(media, str) else f"[{label}]"
+
+
+def carries_more(content: Any) -> bool:
+    """Whether a result's content holds a part that later requests depend on, such as a `tool_reference`."""
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") in MORE_THAN_A_RESULT for part in content
+    )
+
+
+def programmatic(value: Any) -> bool:
+    """Whether a `caller` says that a program running at the provider made the call, not the model itself."""
+    return isinstance(value, dict) and value.get("type") != "direct"
 
 
 def content_text(content: Any, text_types: frozenset[str], problems: list[Problem], where: str = "content") -> str:

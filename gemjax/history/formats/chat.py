@@ -10,6 +10,7 @@ from gemjax.history.formats.base import (
     answered,
     argument_text,
     call_id,
+    carries_more,
     content_text,
     kind,
     not_an_object,
@@ -29,6 +30,7 @@ _ROLES: dict[str, Role] = {
     "function": "result",
 }
 _TEXT = frozenset({"text", "input_text", "output_text", "refusal"})
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -46,13 +48,18 @@ class ChatFormat:
             known = ", ".join(_ROLES)
             return View("other", problems=(problem("role", f"unknown role {role!r}", f"use one of {known}"),))
         problems: list[Problem] = []
-        text = content_text(message.get("content"), _TEXT, problems)
+        content = message.get("content")
+        if role == "assistant" and isinstance(content, list):
+            # Thinking in parts of its own (Mistral and servers that copy it) is reasoning, not text.
+            content = [p for p in content if not (isinstance(p, dict) and p.get("type") in _THOUGHTS)]
+        text = content_text(content, _TEXT, problems)
         if role == "assistant":
             return self._assistant(message, text, problems)
         if role in ("tool", "function"):
             field = "tool_call_id" if role == "tool" else "name"
             result = ToolResult(self._result_id(message, field, problems), text, message.get("is_error") is True)
-            return View("result", results=(result,), problems=tuple(problems))
+            stays = carries_more(message.get("content"))
+            return View("result", results=(result,), bound=stays, problems=tuple(problems))
         if message.get("content") is None:
             problems.append(problem("content-type", f"the content of a {role} message is missing", "send its content"))
         return View(_ROLES[role], text, problems=tuple(problems))
@@ -90,8 +97,11 @@ class ChatFormat:
             problems.append(
                 problem("content-type", "an assistant message has neither content nor tool calls", "send its content")
             )
-        reasoning = next((r for f in _REASONING_FIELDS if isinstance(r := message.get(f), str) and r), "")
-        return View("assistant", text, reasoning, tuple(calls), problems=tuple(problems))
+        reasoning: str = next((r for f in _REASONING_FIELDS if isinstance(r := message.get(f), str) and r), "")
+        content = message.get("content")
+        if isinstance(content, list):
+            reasoning = reasoning or "\n".join([thought for part in content if (thought := _thought(part))])
+        return View("assistant", text, reasoning, tuple(calls), bound=carries_more(content), problems=tuple(problems))
 
     def _call(self, call: Any, problems: list[Problem]) -> ToolCall:
         if not isinstance(call, dict):
@@ -148,13 +158,27 @@ class ChatFormat:
             j = i + 1
             while j < n and views[j].role == "result":
                 j += 1
+            free = not any([v.bound for v in views[i:j]])
             if answered(views, i, j):
-                found.append(Exchange(i, j, True, True))
+                found.append(Exchange(i, j, True, free))
                 i = j
                 continue
             results = [(k, views[k].results[0]) for k in range(i + 1, j)]
             complete, new = pair(view.calls, results, i, at_end=j == n)
             problems += new
-            found.append(Exchange(i, j, complete, complete))
+            found.append(Exchange(i, j, complete, complete and free))
             i = j
         return found, problems
+
+
+def _thought(part: Any) -> str:
+    """The words of a typed thinking part: `{"type": "thinking", "thinking": [{"type": "text", "text": ...}]}`."""
+    if not isinstance(part, dict) or part.get("type") not in _THOUGHTS:
+        return ""
+    for field in ("thinking", "reasoning", "text"):
+        value = part.get(field)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            return content_text(value, _TEXT, [])
+    return ""

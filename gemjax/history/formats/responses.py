@@ -9,14 +9,16 @@ from gemjax.history.formats.base import (
     View,
     argument_text,
     call_id,
+    carries_more,
     content_text,
     kind,
     not_an_object,
-    pair,
     placeholder,
     problem,
+    programmatic,
     warning,
 )
+from gemjax.history.formats.pairing import Pairing
 from gemjax.history.problems import Problem
 from gemjax.history.records import ToolCall, ToolResult
 
@@ -37,10 +39,12 @@ _CLIENT_CALLS = {
     "apply_patch_call": "operation",
 }
 _OUTPUTS = frozenset(f"{name}_output" for name in _CLIENT_CALLS)
-_SERVER_ITEMS = frozenset(
+# Hosted calls that hold their query and nothing that a later request needs.
+_HOSTED = frozenset({"web_search_call", "file_search_call"})
+# Items by the model or the provider that later requests depend on: definitions that were loaded, containers, images and
+# approvals that are named again, a program that is replayed.
+_KEPT = frozenset(
     {
-        "web_search_call",
-        "file_search_call",
         "code_interpreter_call",
         "image_generation_call",
         "mcp_call",
@@ -48,9 +52,20 @@ _SERVER_ITEMS = frozenset(
         "mcp_approval_request",
         "tool_search_call",
         "tool_search_output",
+        "program",
+        "program_output",
     }
 )
-_OTHER_ITEMS = frozenset({"mcp_approval_response", "compaction", "compaction_summary"})
+_CONVERSATION = frozenset(
+    {
+        "mcp_approval_response",
+        "compaction",
+        "compaction_summary",
+        "compaction_trigger",
+        "additional_tools",
+        "configuration_update",
+    }
+)
 
 
 class ResponsesFormat:
@@ -73,24 +88,56 @@ class ResponsesFormat:
         if name == "reasoning":
             summary = content_text(message.get("summary"), _TEXT, problems, "summary")
             body = content_text(message.get("content"), _TEXT, problems)
-            return View("assistant", reasoning=body or summary, thought=True, problems=tuple(problems))
+            return View("assistant", "", body or summary, thought=True, id=_has_id(message), problems=tuple(problems))
         if name in _CLIENT_CALLS:
             return self._call(message, name, problems)
         if name in _OUTPUTS:
-            identity = call_id(message.get("call_id"), "call_id", problems)
-            if "output" not in message:
-                problems.append(problem("content-type", "an output item has no output", "send its output", identity))
-            result = ToolResult(identity, _output_text(message.get("output"), problems))
-            return View("result", results=(result,), problems=tuple(problems))
-        if name in _SERVER_ITEMS:
-            # A request for approval is answered by a later item of the caller, so its turn must stay.
-            return View("assistant", text=placeholder(message), bound=name == "mcp_approval_request")
+            return self._output(message, name, problems)
+        if name in _HOSTED:
+            return View("assistant", text=placeholder(message), id=_has_id(message))
+        if name in _KEPT:
+            return self._kept(message, name)
         if name == "item_reference":
             # It may stand for a reasoning item or a call, so its turn must stay.
             return View("assistant", bound=True, reference=True)
-        if name in _OTHER_ITEMS:
+        if name in _CONVERSATION:
             return View("other")
-        return View("other", problems=(problem("item-type", f"unknown item type {name!r}", "see docs/validity.md"),))
+        found = warning("item-type", f"item type {name!r} is not known, so it stays", "see docs/validity.md")
+        answers = message.get("call_id")
+        return View("other", answers=answers if isinstance(answers, str) else "", problems=(found,))
+
+    @staticmethod
+    def _kept(message: dict[str, Any], name: str) -> View:
+        """An item that stays, with the exchange it is in. A search that the caller runs is a call and a result."""
+        identity = message.get("call_id")
+        if isinstance(identity, str) and identity and message.get("execution") == "client":
+            if name == "tool_search_call":
+                call = ToolCall(identity, "tool_search", argument_text(message.get("arguments")))
+                return View("assistant", calls=(call,), bound=True, id=_has_id(message))
+            if name == "tool_search_output":
+                return View("result", results=(ToolResult(identity, placeholder(message)),), bound=True)
+        return View("assistant", text=placeholder(message), bound=True, id=_has_id(message))
+
+    @staticmethod
+    def _output(message: dict[str, Any], name: str, problems: list[Problem]) -> View:
+        if name == "function_call_output" and message.get("call_id") is None and isinstance(message.get("name"), str):
+            # What a tool says by itself, by its name: no call waits for it.
+            return View("other")
+        identity = call_id(message.get("call_id"), "call_id", problems)
+        output = message.get("output")
+        failed = message.get("status") == "failed"
+        if name == "shell_call_output" and isinstance(output, list):
+            text = _shell_text(output, problems)
+        else:
+            if "output" not in message and name != "apply_patch_call_output":
+                problems.append(problem("content-type", "an output item has no output", "send its output", identity))
+            text = _output_text(output, problems)
+        return View(
+            "result",
+            results=(ToolResult(identity, text, failed),),
+            bound=carries_more(output) or programmatic(message.get("caller")),
+            problems=tuple(problems),
+        )
 
     @staticmethod
     def _message(message: dict[str, Any]) -> View:
@@ -116,64 +163,38 @@ class ResponsesFormat:
                 problem("arguments-type", f"arguments must be JSON text, got {kind(value)}", "send text", identity)
             )
         label = name if isinstance(name, str) and name else item.removesuffix("_call")
-        return View("assistant", calls=(ToolCall(identity, label, argument_text(value)),), problems=tuple(problems))
+        return View(
+            "assistant",
+            calls=(ToolCall(identity, label, argument_text(value)),),
+            bound=programmatic(message.get("caller")) or message.get("async") is True,
+            deferred=message.get("async") is True,
+            id=_has_id(message),
+            problems=tuple(problems),
+        )
 
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
-        found: list[Exchange] = []
-        problems: list[Problem] = []
-        i, n = start, len(views)
-        referenced = False
-        while i < n:
-            view = views[i]
-            if view.role == "result":
-                if referenced:
-                    i += 1
-                    continue
-                problems.append(
-                    problem(
-                        "orphan-result",
-                        "an output item follows no model turn with calls",
-                        "send the call it answers, or its previous_response_id, or leave it out",
-                        view.results[0].id,
-                        i,
-                    )
-                )
-                i += 1
-                continue
-            if not view.model:
-                referenced = False
-                i += 1
-                continue
-            stop = i
-            while stop < n and views[stop].model:
-                stop += 1
-            turn = views[i:stop]
-            referenced = any(v.reference for v in turn)
-            calls = [c for v in turn for c in v.calls]
-            if not calls:
-                if turn[-1].thought and stop < n:
-                    problems.append(
-                        warning(
-                            "dangling-reasoning",
-                            "a reasoning item is not followed by the item it belongs to",
-                            "send that item, or leave the reasoning out",
-                            index=stop - 1,
-                        )
-                    )
-                i = stop
-                continue
-            j = stop
-            while j < n and views[j].role == "result":
-                j += 1
-            results = [(k, views[k].results[0]) for k in range(stop, j)]
-            complete, new = pair(calls, results, i, at_end=j == n)
-            if referenced:
-                new = [p for p in new if p.rule != "orphan-result"]
-            problems += new
-            bound = any(v.bound for v in turn)
-            found.append(Exchange(i, j, complete, complete and not bound))
-            i = j
-        return found, problems
+        pairing = Pairing(views, start)
+        return pairing.exchanges, pairing.problems
+
+
+def _has_id(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("id"), str)
+
+
+def _shell_text(chunks: list[Any], problems: list[Problem]) -> str:
+    """What a shell printed, chunk by chunk, with how each ended where that is not success."""
+    pieces: list[str] = []
+    for chunk in chunks:
+        if not isinstance(chunk, dict) or "type" in chunk:
+            pieces.append(_output_text([chunk], problems))
+            continue
+        pieces += [text for name in ("stdout", "stderr") if isinstance(text := chunk.get(name), str) and text]
+        outcome = chunk.get("outcome")
+        if isinstance(outcome, dict) and outcome.get("type") == "timeout":
+            pieces.append("Command timed out")
+        elif isinstance(outcome, dict) and outcome.get("exit_code") not in (0, None):
+            pieces.append(f"Exit code: {outcome['exit_code']}")
+    return "\n".join(piece.rstrip("\n") for piece in pieces)
 
 
 def _output_text(value: Any, problems: list[Problem]) -> str:

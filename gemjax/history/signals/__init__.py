@@ -11,8 +11,9 @@ from gemjax.history.signals.effects import Effects
 from gemjax.history.signals.errors import error_in
 from gemjax.history.signals.outputs import announced_files
 from gemjax.history.signals.tools import effects_of
+from gemjax.history.signals.work import RequestWork, Work, WorkSpent
 
-__all__ = ["BlockSignals", "signals"]
+__all__ = ["BlockSignals", "RequestWork", "signals"]
 
 MAX_CALLS = 256
 """Most calls of one block that are looked at."""
@@ -29,6 +30,7 @@ class BlockSignals:
         mutates: whether it probably changed anything; the same as `bool(writes)`.
         error: one short line that says what failed, or None.
         sources: what it read: file paths, `host/path` of pages, `search: words`. A failed or empty read is none.
+        unknown: reading it would have cost more work than a block or a request may cost; all else is then empty.
     """
 
     writes: tuple[str, ...] = ()
@@ -36,32 +38,58 @@ class BlockSignals:
     mutates: bool = False
     error: str | None = None
     sources: tuple[str, ...] = ()
+    unknown: bool = False
 
 
-def signals(content: BlockContent) -> BlockSignals:
-    """The signals of one block. Pure and deterministic, linear in the block's length, and it never raises.
+def signals(content: BlockContent, request: RequestWork | None = None) -> BlockSignals:
+    """The signals of one block. Pure and deterministic, and it never raises.
+
+    Args:
+        content: the block.
+        request: what the blocks of one request may cost together; pays for this one. None for a block by itself.
+
+    Returns: its signals, or `unknown` ones when reading it takes more work than it may cost (`work.py`): time is then
+        bounded by the block's length, whatever its text.
 
     >>> from gemjax.history.records import BlockContent, ToolCall, ToolResult
     >>> call = ToolCall("1", "bash", '{"command": "cd src && sed -i s/a/b/ app.py && pytest -q"}')
     >>> block = BlockContent("", "", (call,), (ToolResult("1", "1 failed, 3 passed in 0.12s"),))
-    >>> signals(block)
-    BlockSignals(writes=('src/app.py',), touches=('src/app.py',), mutates=True, error='1 failed tests', sources=())
+    >>> found = signals(block)
+    >>> found.writes, found.error
+    (('src/app.py',), '1 failed tests')
     """
+    chars = sum(len(call.name) + len(call.arguments) for call in content.calls)
+    chars += sum(len(result.text) for result in content.results)
+    work = Work(chars, request)
+    try:
+        return _read(content, work)
+    except WorkSpent:
+        return BlockSignals(unknown=True)
+    finally:
+        if request is not None:
+            request.left -= work.spent
+
+
+def _read(content: BlockContent, work: Work) -> BlockSignals:
     writes: dict[str, None] = {}
     touches: dict[str, None] = {}
     sources: dict[str, None] = {}
     error: str | None = None
     for call, result in _paired(content):
         try:
-            effects = effects_of(call, result.text[:500] if result else "")
+            effects = effects_of(call, result.text[:500] if result else "", work)
+        except WorkSpent:
+            raise
         except Exception:  # an agent is waiting: a defect in the analysis of one call must not cost it the request
-            effects = Effects()
+            effects = Effects(work)
         failure = None
         if result is not None:
             if effects.announces:
-                for name in announced_files(result.text):
+                for name in announced_files(result.text, work):
                     effects.write(name, effects.cwd)
-            failure = error_in(result.text, quotes=effects.quotes, no_match=effects.no_match, is_error=result.is_error)
+            failure = error_in(
+                result.text, quotes=effects.quotes, no_match=effects.no_match, is_error=result.is_error, work=work
+            )
         if failure:
             for undone in list(effects.writes) if effects.single else effects.tentative:
                 effects.writes.pop(undone, None)

@@ -4,14 +4,16 @@ import ast
 import json
 from typing import Any
 
-MAX_LITERAL = 20_000
-"""Longest text tried as a Python literal, in characters."""
+from gemjax.history.signals.work import MOST, Work
+
+MAX_LITERAL, _PARSED = 20_000, 12
+"""Longest text tried as a Python literal, in characters; units of work that parsing costs for each of them."""
 TEXT = "text"
 """Field under which free text stands."""
 
 
-def fields(arguments: str) -> dict[str, Any]:
-    """The fields of a call's arguments; free text becomes the one field `TEXT`. Never raises.
+def fields(arguments: str, work: Work | None = None) -> dict[str, Any]:
+    """The fields of a call's arguments; free text becomes the one field `TEXT`. Raises `WorkSpent` only.
 
     >>> fields('{"path": "a.py"}'), fields("{'path': 'a.py'}"), fields("*** Begin Patch")
     ({'path': 'a.py'}, {'path': 'a.py'}, {'text': '*** Begin Patch'})
@@ -21,7 +23,7 @@ def fields(arguments: str) -> dict[str, Any]:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            value = _literal(text)
+            value = _literal(text, work or Work(MOST))
         if isinstance(value, dict):
             return {str(key): item for key, item in value.items()}
     elif text[:1] == '"':  # free text that was encoded once more
@@ -34,9 +36,10 @@ def fields(arguments: str) -> dict[str, Any]:
     return {TEXT: arguments} if text else {}
 
 
-def _literal(text: str) -> Any:
-    if len(text) > MAX_LITERAL:
+def _literal(text: str, work: Work) -> Any:
+    if len(text) > MAX_LITERAL or "'" not in text:
         return None
+    work.spend(_PARSED * len(text))
     try:
         return ast.literal_eval(text.replace("\\", "\\\\"))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

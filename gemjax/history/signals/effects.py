@@ -1,9 +1,11 @@
 """What one call does to the world, collected while its arguments are read."""
 
-from gemjax.history.signals.paths import normalise
+from gemjax.history.signals.paths import MAX_PATH, normalise
+from gemjax.history.signals.work import MOST, Work
 
 MAX_NAMES = 64
 """Most paths or sources one call contributes to each list: enough for any real call, a bound for a hostile one."""
+_PATH = 80
 
 
 class Effects:
@@ -14,15 +16,16 @@ class Effects:
     `announces`: it ran a program whose report may name files that it wrote, relative to `cwd`.
     `single`: one purpose only (an editing tool, an API call), so that a failed result means that nothing was written;
     `tentative`: the writes and sources of a script of which the same can be said.
-    `log`: every write in order, repeats included.
+    `log`: every write in order, repeats included. `work`: the account of the block, from which all readers draw.
     """
 
     __slots__ = (
         *("announces", "cwd", "log", "no_match", "quotes", "single"),
-        *("sources", "tentative", "touches", "writes"),
+        *("sources", "tentative", "touches", "work", "writes"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work | None = None) -> None:
+        self.work = work or Work(MOST)
         self.writes: dict[str, None] = {}
         self.touches: dict[str, None] = {}
         self.sources: dict[str, None] = {}
@@ -36,7 +39,9 @@ class Effects:
 
     def write(self, raw: str, cwd: str = "") -> bool:
         """A path that is created, changed or removed. False when the word is no usable path."""
-        path = normalise(raw, cwd)
+        if len(self.writes) >= MAX_NAMES:  # whatever it is, it would not be kept
+            return True
+        path = self._path(raw, cwd)
         if path:
             self.write_artifact(path)
         return bool(path)
@@ -48,7 +53,7 @@ class Effects:
         self.log.append(key)
 
     def touch(self, raw: str, cwd: str = "") -> None:
-        path = normalise(raw, cwd)
+        path = self._path(raw, cwd) if len(self.touches) < MAX_NAMES else ""
         if path:
             _add(self.touches, path)
 
@@ -57,14 +62,19 @@ class Effects:
 
     def read(self, raw: str, cwd: str = "") -> None:
         """A file whose content was shown: it is touched, and it is a source."""
-        path = normalise(raw, cwd)
+        path = self._path(raw, cwd) if len(self.sources) < MAX_NAMES else ""
         if path:
             _add(self.touches, path)
             _add(self.sources, path)
 
     def source(self, key: str) -> None:
+        self.work.spend(_PATH)
         if key:
             _add(self.sources, key)
+
+    def _path(self, raw: str, cwd: str) -> str:
+        self.work.spend(_PATH + min(len(raw), MAX_PATH) + len(cwd))
+        return normalise(raw, cwd)
 
 
 def _add(names: dict[str, None], name: str) -> None:

@@ -132,10 +132,10 @@ REFUSED = (
 
 EXIT = re.compile(
     r"(?:exit(?:ed)?(?: with)?(?: (?:status|code|error code))?|exit[_ ]?(?:code|status)|return ?code"
-    r"|returned (?:non-zero )?exit (?:status|code))[\"'>:= ]{1,4}(-?\d{1,10})\b",
-    re.I,
+    r"|returned (?:non-zero )?exit (?:status|code))[\"'>:= ]{1,4}(-?\d{1,10})\b"
 )
-EXIT_NEEDLES = ("xit", "eturn", "XIT")
+"""Looked for in lower-cased text, which is several times faster than a pattern for both cases."""
+EXIT_NEEDLES = ("exit", "return")
 
 # How a tool itself begins a refusal; looked for only at the start of a result.
 OPENING = re.compile(

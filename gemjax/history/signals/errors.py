@@ -6,11 +6,13 @@ the message stand (programs put theirs at line starts, where quoted source code 
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from gemjax.history.signals import error_patterns as known
 from gemjax.history.signals.error_patterns import Pattern
 from gemjax.history.signals.sources import printable
+from gemjax.history.signals.work import MOST, Work
 
 WINDOW = 32_000
 """A longer result is looked at only at its beginning and its end, this many characters each."""
@@ -20,25 +22,30 @@ _FRAME = 400
 _SHORT = 600
 _MAX_JSON = 400_000
 _TAG = re.compile(r"</?[A-Za-z][\w-]{0,40}>")
+_LINE, _LONG = 100, 400  # units of work that one pattern on one line costs, and the most for the line's length
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
-def error_in(text: str, *, quotes: bool, no_match: bool, is_error: bool) -> str | None:
-    """A short reason when a result reports a failure, None otherwise. Never raises; linear in the result.
+def error_in(text: str, *, quotes: bool, no_match: bool, is_error: bool, work: Work | None = None) -> str | None:
+    """A short reason when a result reports a failure, None otherwise. Linear in the result.
 
     Args:
         text: the result.
         quotes: the result is content that the call was asked to show; only the tool's own frame around it counts.
         no_match: exit status 1 means that nothing was found.
         is_error: the provider's flag, which decides by itself.
+        work: the block's account; None for one as large as an account can be.
+
+    Raises: `WorkSpent` when the account is empty.
 
     >>> error_in("ModuleNotFoundError: No module named 'x'", quotes=False, no_match=False, is_error=False)
     "ModuleNotFoundError: No module named 'x'"
     >>> error_in("12:    raise ValueError('x')", quotes=True, no_match=False, is_error=False) is None
     True
     """
+    work = work or Work(MOST)
     seen = _window(text)
-    reason = _from_json(seen, quotes, no_match) or _from_text(seen, quotes, no_match)
+    reason = _from_json(seen, quotes, no_match, work) or _from_text(seen, quotes, no_match, work)
     if reason is None and is_error:
         first = next((line for line in seen[:2_000].splitlines() if line.strip()), "")
         reason = f"reported by the tool: {first.strip()}" if first else "reported by the tool"
@@ -62,20 +69,21 @@ def _window(text: str) -> str:
     return text
 
 
-def _from_text(text: str, quotes: bool, no_match: bool) -> str | None:
+def _from_text(text: str, quotes: bool, no_match: bool, work: Work) -> str | None:
+    work.spend(_LINE + len(text))
     if quotes:
         reason = None if known.SOURCE_LINE.match(text) else _opening(text)
-        reason = reason or _first(known.SHELL, text)
+        reason = reason or _first(known.SHELL, text, work)
         if reason is None:
             frame = text if len(text) <= _FRAME else text[: _FRAME // 2] + "\n" + text[-_FRAME // 2 :]
-            reason = _first(known.HTTP, frame) or _first(known.TIMEOUT, frame)
+            reason = _first(known.HTTP, frame, work) or _first(known.TIMEOUT, frame, work)
     else:
-        reason = _exception(text)
+        reason = _exception(text, work)
         for patterns in (known.FAILED_TESTS, known.SHELL, known.REPORTS, known.HTTP, known.TIMEOUT):
-            reason = reason or _first(patterns, text)
+            reason = reason or _first(patterns, text, work)
         reason = reason or _opening(text)
     if reason is None and len(text) <= _SHORT:
-        reason = _first(known.REFUSED, text)
+        reason = _first(known.REFUSED, text, work)
     if reason is None:
         code = _exit_code(text)
         if code and not (no_match and code == 1):
@@ -90,14 +98,9 @@ def _opening(text: str) -> str | None:
     return " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
 
 
-def _first(patterns: tuple[Pattern, ...], text: str) -> str | None:
+def _first(patterns: tuple[Pattern, ...], text: str, work: Work) -> str | None:
     for needles, regex, reason in patterns:
-        for needle in needles:
-            if needle in text:
-                break
-        else:
-            continue
-        for match in regex.finditer(text):
+        for match in _matches(needles, regex, text, work):
             if any(word in match[0] for word in known.BENIGN):
                 continue
             if reason:
@@ -110,13 +113,32 @@ def _first(patterns: tuple[Pattern, ...], text: str) -> str | None:
     return None
 
 
-def _exception(text: str) -> str | None:
+def _matches(needles: tuple[str, ...], regex: re.Pattern[str], text: str, work: Work) -> Iterator[re.Match[str]]:
+    """The matches on lines with one of the needles, in order. No pattern goes over the end of a line."""
+    found = {needle: at for needle in needles if (at := text.find(needle)) >= 0}
+    while found:
+        first = min(found.values())
+        end = text.find("\n", first)
+        if end < 0:
+            end = len(text)
+        start = text.rfind("\n", 0, first) + 1
+        work.spend(_LINE + min(end - start, _LONG))
+        yield from regex.finditer(text, start, end)
+        for needle in [needle for needle, at in found.items() if at < end]:
+            at = text.find(needle, end)
+            if at < 0:
+                del found[needle]
+            else:
+                found[needle] = at
+
+
+def _exception(text: str, work: Work) -> str | None:
     """The last exception of a traceback, or an exception's line by itself."""
     has_traceback = "Traceback (most" in text and known.TRACEBACK.search(text) is not None
     if not has_traceback and not any(needle in text for needle in known.EXCEPTION_NEEDLES):
         return None
     last = None
-    for last in known.EXCEPTION.finditer(text):  # noqa: B007 - the last one is what ended the program
+    for last in _matches(known.EXCEPTION_NEEDLES, known.EXCEPTION, text, work):  # noqa: B007 - the last ended the program
         pass
     if last is None:
         return "Traceback" if has_traceback else None
@@ -128,6 +150,7 @@ def _exception(text: str) -> str | None:
 def _exit_code(text: str) -> int | None:
     """The exit status in a result's frame: `<returncode>1</returncode>`, `Exit code: 2`, `exited with code 1` ..."""
     frame = text if len(text) <= 1_200 else text[:300] + "\n" + text[-600:]
+    frame = frame.lower()
     if not any(needle in frame for needle in known.EXIT_NEEDLES):
         return None
     codes = [int(match[1]) for match in known.EXIT.finditer(frame)]
@@ -139,10 +162,11 @@ _CODE_FIELDS = ("exit_code", "exitCode", "returncode", "return_code", "exit_stat
 _STATUS_FIELDS = ("status", "status_code", "statusCode", "code", "http_status")
 
 
-def _from_json(text: str, quotes: bool, no_match: bool) -> str | None:
+def _from_json(text: str, quotes: bool, no_match: bool, work: Work) -> str | None:
     start = text.lstrip()
     if start[:1] != "{" or len(text) > _MAX_JSON:
         return None
+    work.spend(len(start))
     try:
         value = json.loads(start)
     except (ValueError, RecursionError):
@@ -157,7 +181,7 @@ def _from_json(text: str, quotes: bool, no_match: bool) -> str | None:
         for field in ("output", "stdout", "stderr"):
             printed = value.get(field)
             if isinstance(printed, str) and printed:
-                reason = _from_text(_window(printed), quotes, no_match) or reason
+                reason = _from_text(_window(printed), quotes, no_match, work) or reason
     return reason
 
 

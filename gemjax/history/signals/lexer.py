@@ -8,14 +8,21 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+from gemjax.history.signals.work import MOST, Work, WorkSpent
+
 _SPACE = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>()#{}]+|[#{}]")
 _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()]")
 _REDIRECT = re.compile(r"(?:\d{1,3}|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>)")
 _QUOTED_PLAIN = re.compile(r"[^\"\\$`]+")
-_VARIABLE = re.compile(r"\$(?:\w+|[@*#?$!-]|\{[^}]*\})")
+_VARIABLE = re.compile(r"\$(?:\w+|[@*#?$!-])")
+_WORD = re.compile(r"([A-Za-z0-9_./,:=@%+*?!^~-]++)(?=[ \t\n;&|)]|\Z)[ \t]*+")
+"""A word without any quoting that ends where a blank, an operator or the line ends, and the blanks after it."""
+_BRACED, _STRING = re.compile(r"\$\{[^}]*\}"), re.compile(r'"([^"\\$`]*)"')
 _INDENT = 64
 """Widest indentation of a here-document's closing line, in characters."""
+TOKEN, COMMAND = 20, 60
+"""Units of work that one token costs, and one more command or level."""
 MAX_DEPTH = 64
 """Deepest nesting of subshells and substitutions; what lies deeper is read as words of the level above."""
 
@@ -65,20 +72,29 @@ class _Frame:
 
 
 class _Lexer:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, work: Work) -> None:
         self.text = text
+        self.work = work
         self.pos = 0
         self.items: list[Command | str] = []
         self.stack = [_Frame("script")]
         self.waiting: list[tuple[str, Command]] = []  # here-documents whose bodies start at the next newline
-        self.no_arithmetic_end = False
+        self.no_arithmetic_end = self.no_brace_end = False  # a search that failed once is not made again
 
     def run(self) -> Script:
-        text, end = self.text, len(self.text)
+        text, end, work = self.text, len(self.text), self.work
+        work.spend(end)
         while self.pos < end:
+            work.left -= TOKEN
+            if work.left < 0:
+                raise WorkSpent
             frame = self.stack[-1]
             if frame.mode == "string":
                 self._in_string(frame)
+                continue
+            if frame.word is None and not frame.redirect and (match := _WORD.match(text, self.pos)):
+                frame.command.words.append(match[1])
+                self.pos = match.end()
                 continue
             char = text[self.pos]
             if char == "\n":
@@ -125,6 +141,10 @@ class _Lexer:
             else:
                 self._append(frame, text[self.pos + 1 : close])
                 self.pos = close + 1
+        elif match := _STRING.match(text, self.pos):
+            self._append(frame, match[1])
+            frame.quoted = True
+            self.pos = match.end()
         elif char == '"':
             self._append(frame, "")
             frame.quoted = True
@@ -152,7 +172,7 @@ class _Lexer:
         elif text.startswith("$((", self.pos) and not self.no_arithmetic_end:
             close = text.find("))", self.pos)
             if close < 0:
-                self.no_arithmetic_end = True  # never search the rest again, or a hostile text costs n squared
+                self.no_arithmetic_end = True
                 self.pos += 1
             else:
                 self._append(frame, "")
@@ -163,12 +183,20 @@ class _Lexer:
             self._open(frame, "paren")
         elif text.startswith("$'", self.pos) and frame.mode != "string":
             self.pos += 1
-        elif match := _VARIABLE.match(text, self.pos):
+        elif match := _VARIABLE.match(text, self.pos) or self._braced():
             self._append(frame, match.group())
             self.pos = match.end()
         else:
             self._append(frame, "$")
             self.pos += 1
+
+    def _braced(self) -> re.Match[str] | None:
+        """`${name}` and all its forms, to the first closing brace."""
+        if self.no_brace_end or not self.text.startswith("${", self.pos):
+            return None
+        match = _BRACED.match(self.text, self.pos)
+        self.no_brace_end = match is None
+        return match
 
     def _in_string(self, frame: _Frame) -> None:
         text = self.text
@@ -191,6 +219,7 @@ class _Lexer:
     def _open(self, frame: _Frame, mode: str) -> None:
         if len(self.stack) >= MAX_DEPTH:
             return
+        self.work.spend(COMMAND)
         self._append(frame, "")
         frame.computed = True
         self.items.append(OPEN)
@@ -226,6 +255,7 @@ class _Lexer:
         self._end_word(frame)
         frame.redirect, frame.in_test = "", False
         if frame.command.words or frame.command.redirects:
+            self.work.spend(COMMAND)
             self.items.append(frame.command)
             frame.command = Command()
 
@@ -246,6 +276,7 @@ class _Lexer:
                     return
             self._end_command(frame)
             if len(self.stack) < MAX_DEPTH:
+                self.work.spend(COMMAND)
                 self.items.append(OPEN)
                 self.stack.append(_Frame("paren"))
         elif operator == ")":
@@ -300,14 +331,15 @@ class _Lexer:
                     newline = self.text.find("\n", after)
                     self.pos = len(self.text) if newline < 0 else newline + 1
                     break
+                self.work.spend(TOKEN)
                 at = found + 1
             command.bodies.append(body)
 
 
-def split(script: str) -> Script:
-    """The simple commands of a shell script, in linear time. Never raises.
+def split(script: str, work: Work | None = None) -> Script:
+    """The simple commands of a shell script, in linear time. Raises `WorkSpent` only, when `work` runs out.
 
     >>> [c.words for c in split("cd src && grep -n 'a > b' app.py | tee out.txt").commands()]
     [['cd', 'src'], ['grep', '-n', 'a > b', 'app.py'], ['tee', 'out.txt']]
     """
-    return _Lexer(script).run()
+    return _Lexer(script, work or Work(MOST)).run()

@@ -29,7 +29,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
 # `app.py:12`, `app.py:12:5` and pytest's `test_app.py::test_case[1]` name the file before the colon.
-_POSITION = re.compile(r"(?<=[^:/]):(?::.*|\d+(?:[:-]\d+)*:?)$", re.S)
+_POSITION = re.compile(r"(?<=[^:/]):(?::.*|\d{1,9}(?:[:-]\d{1,9}){0,3}:?)$", re.S)
 _NOT_IN_PATH = re.compile(r"[\x00-\x1f<>|*?\"'`^!;&=,(){}\[\]\\\ud800-\udfff]")
 _SEGMENT = re.compile(r"[\w@+~%#.$-]", re.ASCII)
 _MEDIA_TYPE = re.compile(r"(?:text|image|audio|video|application|multipart|font)/[\w.+-]+$", re.ASCII)

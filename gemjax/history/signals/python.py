@@ -5,12 +5,14 @@ Code that does not parse (an IPython cell with magics, Python 2, a cut-off snipp
 
 import ast
 import re
+import string
 from collections.abc import Callable
 
 from gemjax.history.signals.effects import Effects
 from gemjax.history.signals.paths import is_url, looks_like_path
 from gemjax.history.signals.sources import normalise_url
 from gemjax.history.signals.tables import word_set
+from gemjax.history.signals.work import Work
 
 MAX_CODE = 100_000
 """Longest code that is parsed, in characters; beyond it the regular expressions look at the beginning."""
@@ -59,13 +61,15 @@ _MODE = re.compile(r"[rwaxbtU+:|*]{1,4}(?:gz|bz2|xz)?")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _KNOWN_ESCAPES = frozenset("\n\\'\"abfnrtv")
 _FALLBACK_WRITE = re.compile(
-    r"\bopen\(\s*[rbf]?['\"]([^'\"\n]{1,300})['\"]\s*,\s*(?:mode\s*=\s*)?['\"][wax]"
-    r"|(?:Path\(\s*)?['\"]([^'\"\n]{1,300})['\"]\s*\)\s*\.(?:write_text|write_bytes|unlink|touch|mkdir)\("
-    r"|\b(?:to_csv|to_json|to_parquet|to_excel|savefig|makedirs|os\.remove|os\.unlink|rmtree)\(\s*['\"]([^'\"\n]{1,300})['\"]"
+    r"\bopen\(\s{0,20}[rbf]?['\"]([^'\"\n]{1,300})['\"]\s{0,20},\s{0,20}(?:mode\s{0,9}=\s{0,9})?['\"][wax]"
+    r"|['\"]([^'\"\n]{1,300})['\"]\s{0,20}\)\s{0,20}\.(?:write_text|write_bytes|unlink|touch|mkdir)\("
+    r"|\b(?:to_csv|to_json|to_parquet|to_excel|savefig|makedirs|os\.remove|os\.unlink|rmtree)\(\s{0,20}['\"]([^'\"\n]{1,300})['\"]"
 )
 _MAGIC = re.compile(r"^\s*%%(\w+)[ \t]*(.*)\n([\s\S]*)", re.M)
 _BANG = re.compile(r"^[ \t]*!(.+)$", re.M)
 _LINE_MAGIC = re.compile(r"^([ \t]*)[!%].*$", re.M)
+_SIGN, _NODE, _CALL = 34, 14, 60  # units of work for each sign or line of the code, node of its tree and call
+_WORDS = (string.ascii_letters + string.digits + "_ \t").encode()
 _MAX_JOINED = 1_000  # a joined text longer than this is no path, and doubling names must not fill the memory
 
 
@@ -87,20 +91,28 @@ def analyse(code: str, effects: Effects, cwd: str = "", run_shell: RunShell | No
             run_shell(magic[3])
             return
     code = code[: MAX_CODE + 1]
-    tree = _parse(code) if len(code) <= MAX_CODE else None
+    tree = _parse(code, effects.work)
     if tree is None and ("!" in code or "%" in code):
         for match in _BANG.finditer(code):
             if run_shell:
                 run_shell(match[1])
-        tree = _parse(_LINE_MAGIC.sub(r"\1pass", code)) if len(code) <= MAX_CODE else None
+        tree = _parse(_LINE_MAGIC.sub(r"\1pass", code), effects.work)
     if tree is None:
+        effects.work.spend(4 * len(code))
         for match in _FALLBACK_WRITE.finditer(code[:MAX_CODE]):
             effects.write(match[1] or match[2] or match[3], cwd)
         return
     _Reader(effects, cwd, run_shell).read(tree)
 
 
-def _parse(code: str) -> ast.Module | None:
+def _parse(code: str, work: Work) -> ast.Module | None:
+    if len(code) > MAX_CODE:
+        return None
+    cost = len(code) + _SIGN * len(code.encode("utf-8", "replace").translate(None, _WORDS))
+    if cost > work.left // 2:  # the expressions for what does not parse must still be affordable
+        work.spend(len(code))
+        return None
+    work.spend(cost)
     if "\\" in code:
         code = _ESCAPE.sub(lambda m: m[0] if m[1] in _KNOWN_ESCAPES else "\\" + m[0], code)
     try:
@@ -122,8 +134,10 @@ class _Reader:
         self.unresolved = False
 
     def read(self, tree: ast.Module) -> None:
-        nodes = list(ast.walk(tree))
-        for node in nodes:
+        nodes = []
+        for node in ast.walk(tree):
+            self.effects.work.spend(_NODE)
+            nodes.append(node)
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
                 value = self.text(node.value)
@@ -136,6 +150,7 @@ class _Reader:
         had = len(self.effects.writes)
         for node in nodes:
             if isinstance(node, ast.Call):
+                self.effects.work.spend(_CALL)
                 self.call(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and looks_like_path(node.value):
                 self.effects.touch(node.value, self.cwd)
@@ -146,6 +161,7 @@ class _Reader:
         """The constant text of an expression: literals, names bound to them, `Path(...)`, `a / b`, `os.path.join`."""
         if depth > 8 or node is None:
             return None
+        self.effects.work.spend(_NODE)
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else None
         if isinstance(node, ast.Name):

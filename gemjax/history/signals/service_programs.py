@@ -118,7 +118,7 @@ def _curl(arguments: list[str], context: Context) -> Kind:
     output = given.get("-o") or given.get("--output")
     if output is not None:
         context.effects.write(output, context.cwd)
-    elif any(re.fullmatch(r"-[a-zA-Z]*O[a-zA-Z]*|--remote-name", a) for a in arguments):
+    elif any(re.fullmatch(r"-[a-zA-NP-Z]*+O[a-zA-Z]*+|--remote-name", a) for a in arguments):
         context.write([basename(url.partition("?")[0]) for url in urls], otherwise="downloaded file")
     if (given.get("-X") or given.get("--request") or "").upper() in ("PUT", "PATCH", "DELETE"):
         for url in urls:
@@ -133,7 +133,7 @@ def _wget(arguments: list[str], context: Context) -> Kind:
     given = _options(arguments)
     glued = next((a[2:] or "" for a in arguments if a.startswith("-O") and len(a) > 2), None)
     target = given.get("-O") or given.get("--output-document") or glued
-    to_standard_output = target == "-" or any(re.fullmatch(r"-[a-zA-Z]*O-", a) for a in arguments)
+    to_standard_output = target == "-" or any(re.fullmatch(r"-[a-zA-Z]*+(?<=O)-", a) for a in arguments)
     if not to_standard_output and "--spider" not in arguments:
         prefix = given.get("-P") or given.get("--directory-prefix")
         names = [target] if target else [basename(u.partition("?")[0]) for u in urls]
@@ -155,7 +155,9 @@ _SQL_CHANGES = re.compile(r"\b(?:insert\s+into|update\s+\w+\s+set|delete\s+from|
 
 def _database(is_file: bool) -> Handler:
     def handler(arguments: list[str], context: Context) -> Kind:
-        changes = any(_SQL_CHANGES.search(text[:20_000]) for text in arguments + context.bodies)
+        texts = [text[:20_000] for text in arguments + context.bodies]
+        context.effects.work.spend(2 * sum(map(len, texts)))
+        changes = any(map(_SQL_CHANGES.search, texts))
         files = [w for w in arguments[:4] if looks_like_path(w)] if is_file else []
         if changes:
             context.write(files[:1], otherwise="database")

@@ -10,7 +10,7 @@ from gemjax.history.signals import programs, python
 from gemjax.history.signals.effects import Effects
 from gemjax.history.signals.file_programs import OPEN_FILE, javascript
 from gemjax.history.signals.lexer import CLOSE, OPEN, Command, split
-from gemjax.history.signals.paths import looks_like_path, normalise
+from gemjax.history.signals.paths import MAX_PATH, looks_like_path, normalise
 from gemjax.history.signals.service_programs import run
 from gemjax.history.signals.tables import word_set
 
@@ -20,17 +20,20 @@ MAX_NESTING = 4
 """Deepest chain of scripts inside scripts (`bash -c "bash -c ..."`)."""
 __all__ = ["OPEN_FILE", "analyse", "analyse_words"]
 
-_MAX_VALUES = 16
+_MAX_VALUES, _MAX_VARIABLES, _MAX_CHAIN = 16, 64, 8
+_COMMAND, _WORD = 200, 24  # units of work that a simple command costs, and each of its words
 
 _ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.S | re.ASCII)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
 _OPENING_WORDS = word_set("do then else elif if while until { ! time function coproc")
 _CLOSING_WORDS = word_set("done fi esac } in ;; case select [[ ]] [ test (")
+_FIND_RUNS = word_set("-exec -execdir -ok -okdir")
 _SHELLS = word_set("bash sh zsh dash ksh ash fish rbash")
 _WRITE_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<>"))
 # Where quotes do not pair up, these find what a reader would still recognise as a write.
 _FALLBACK = re.compile(
-    r"(?:^|\s)(?:\d?>{1,2}|tee(?:\s+-a)?|sed\s+-i\S*\s+\S+|touch|mkdir(?:\s+-p)?|rm(?:\s+-\w+)?)\s*(\S+)"
+    r"(?:^|\s)(?:\d?>{1,2}|tee(?:\s{1,9}-a)?|sed\s{1,9}-i\S{0,40}\s{1,9}\S{1,400}|touch|mkdir(?:\s{1,9}-p)?"
+    r"|rm(?:\s{1,9}-\w{1,20})?)\s{0,9}(\S{1,401})"
 )
 
 
@@ -45,11 +48,13 @@ def analyse(script: str, effects: Effects, cwd: str = "", depth: int = 0) -> Non
     """
     if depth > MAX_NESTING:
         return
-    parsed = split(script[:MAX_SCRIPT])
+    parsed = split(script[:MAX_SCRIPT], effects.work)
     shell = _Shell(effects, cwd, depth)
     shell.run(parsed.items)
     if parsed.broken:
+        effects.work.spend(4 * min(len(script), MAX_SCRIPT))
         for match in _FALLBACK.finditer(script[:MAX_SCRIPT]):
+            effects.work.spend(_COMMAND // 2)
             word = match.group(1).strip("\"'`;)")
             if looks_like_path(word):
                 effects.write(word, cwd)
@@ -68,6 +73,7 @@ class _Shell:
         self.cwd = cwd
         self.depth = depth
         self.variables: dict[str, list[str]] = {}
+        self.chain = 0
         self.kinds: list[programs.Kind] = []
         self.ledger: list[tuple[list[str], programs.Kind]] = []  # of each program: what it writes, what it prints
         self.interprets = False  # some of the script is code in another language, which may fail half-way
@@ -100,6 +106,7 @@ class _Shell:
         return writers[0] if len(writers) == 1 else []
 
     def command(self, command: Command) -> None:
+        self.effects.work.spend(_COMMAND)
         for operator, target in command.redirects:
             if operator in _WRITE_OPERATORS:
                 self.write_to(target)
@@ -123,17 +130,26 @@ class _Shell:
             return [word]
         match = _VARIABLE.fullmatch(word)
         if match:
-            return self.variables.get(match.group(1) or match.group(2), [word])
+            values = self.variables.get(match.group(1) or match.group(2), [word])
+            self.effects.work.spend(sum(map(len, values)))
+            return values
         return [self.expand_one(word)]
 
     def expand_one(self, word: str) -> str:
         if "$" not in word:
             return word
-        return _VARIABLE.sub(lambda m: (self.variables.get(m[1] or m[2]) or [m[0]])[0][:400], word)
+        self.effects.work.spend(len(word) + _WORD * word.count("$"))
+        return _VARIABLE.sub(self.value, word)
+
+    def value(self, named: re.Match[str]) -> str:
+        text = (self.variables.get(named[1] or named[2]) or [named[0]])[0][:400]
+        self.effects.work.spend(len(text))
+        return text
 
     def simple(self, command: list[str], bodies: list[str]) -> None:
         """One simple command whose words are expanded. Loops, because wrappers hold the command proper."""
         for _ in range(12):
+            self.effects.work.spend(_WORD * len(command))
             command = self.without_openings(command)
             if not command:
                 return
@@ -148,7 +164,8 @@ class _Shell:
         if name in ("cd", "pushd"):
             self.change_directory(arguments)
         elif name == "for" and len(arguments) > 2 and arguments[1] == "in":
-            self.variables[arguments[0]] = arguments[2 : 2 + _MAX_VALUES]
+            if arguments[0] in self.variables or len(self.variables) < _MAX_VARIABLES:
+                self.variables[arguments[0]] = arguments[2 : 2 + _MAX_VALUES]
         elif name in ("export", "local", "declare", "readonly", "typeset"):
             for argument in arguments:
                 self.assign(argument)
@@ -166,14 +183,16 @@ class _Shell:
 
     def assign(self, word: str) -> bool:
         match = _ASSIGNMENT.fullmatch(word) if "=" in word else None
-        if match and len(self.variables) < 64:
+        if match and len(self.variables) < _MAX_VARIABLES:
             self.variables[match[1]] = [self.expand_one(match[2])]
         return match is not None
 
     def change_directory(self, arguments: list[str]) -> None:
         target = next((a for a in arguments if not a.startswith("-")), "")
         if target and "$" not in target:
-            self.cwd = normalise(target, self.cwd) or self.cwd
+            self.effects.work.spend(len(self.cwd) + min(len(target), MAX_PATH))
+            there = normalise(target, self.cwd)
+            self.cwd = there if 0 < len(there) <= MAX_PATH else self.cwd
 
     def nested(self, name: str, arguments: list[str], bodies: list[str]) -> bool:
         """Programs that carry another program: shells, interpreters, ssh, xargs, find, make-like runners."""
@@ -193,7 +212,7 @@ class _Shell:
             operands = programs.operands(arguments, programs.SSH_VALUES)
             inner = " ".join(operands[1:]) or "".join(bodies[:1])
         elif name in ("xargs", "parallel"):
-            self.simple(programs.operands_from_first(arguments, programs.XARGS_VALUES), [])
+            self.chained(programs.operands_from_first(arguments, programs.XARGS_VALUES))
             return True
         elif name == "find":
             run(name, arguments, self.context(bodies))
@@ -212,9 +231,10 @@ class _Shell:
             if name in _SHELLS:
                 self.kinds.append(programs.Kind.RUNS)
             return name in _SHELLS
+        self.effects.work.spend(_COMMAND + _WORD * len(self.variables))
         analyse_nested = _Shell(self.effects, self.cwd, self.depth + 1)
         if self.depth < MAX_NESTING:
-            parsed = split(inner[:MAX_SCRIPT])
+            parsed = split(inner[:MAX_SCRIPT], self.effects.work)
             analyse_nested.variables = dict(self.variables)
             analyse_nested.run(parsed.items)
         self.kinds.extend(analyse_nested.kinds or [programs.Kind.RUNS])
@@ -222,11 +242,26 @@ class _Shell:
         self.ledger.extend(analyse_nested.ledger)
         return True
 
+    def chained(self, command: list[str]) -> None:
+        """A command that another one starts (`xargs rm`, `find -exec sed`): read `_MAX_CHAIN` deep."""
+        if self.chain < _MAX_CHAIN:
+            self.chain += 1
+            self.simple(command, [])
+            self.chain -= 1
+
     def find(self, arguments: list[str]) -> None:
-        for flag in ("-exec", "-execdir", "-ok"):
-            if flag in arguments:
-                start = arguments.index(flag) + 1
-                self.simple([a for a in arguments[start:] if a not in (";", "+", "{}")], [])
+        """Each `-exec` runs what stands between it and the next `;` or `+`."""
+        command: list[str] | None = None
+        for word in arguments:
+            if command is None:
+                command = [] if word in _FIND_RUNS else None
+            elif word in (";", "+"):
+                self.chained(command)
+                command = None
+            elif word != "{}":
+                command.append(word)
+        if command:  # the lexer takes an unquoted `;` for itself
+            self.chained(command)
         if "-delete" in arguments:
             root = arguments[0] if arguments and not arguments[0].startswith("-") else "."
             self.context([]).write([root])
@@ -258,7 +293,10 @@ class _Shell:
     def run_inner(self, command: "str | list[str]") -> None:
         if self.depth < MAX_NESTING:
             inner = _Shell(self.effects, self.cwd, self.depth + 1)
-            inner.run(split(command[:MAX_SCRIPT]).items if isinstance(command, str) else [Command(words=command)])
+            if isinstance(command, str):
+                inner.run(split(command[:MAX_SCRIPT], self.effects.work).items)
+            else:
+                inner.run([Command(words=command)])
 
     def program(self, name: str, arguments: list[str], bodies: list[str]) -> None:
         before = len(self.effects.log)

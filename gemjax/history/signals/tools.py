@@ -15,6 +15,7 @@ from gemjax.history.signals.patches import patched_paths
 from gemjax.history.signals.paths import is_url, looks_like_path, normalise
 from gemjax.history.signals.sources import normalise_url, printable, search_key
 from gemjax.history.signals.tables import word_set
+from gemjax.history.signals.work import Work
 
 _SHELL_TOOLS = word_set(
     """
@@ -67,7 +68,7 @@ _SEARCH_TOOLS = word_set(
 )
 _LIST_TOOLS = word_set("grep glob ls list_dir list_directory list_files find find_files search_files ripgrep tree")
 _QUIET_TOOLS = re.compile(
-    r"(?:.*_)?(?:todos?|plans?|think|thought|thinking|reasoning|reflect|notes?_to_self|ask_\w+|clarification|calculate|"
+    r"(?:.*_)?(?:todos?|plans?|think|thought|thinking|reasoning|reflect|notes?_to_self|ask_\w{1,60}|clarification|calculate|"
     r"calculator|stdin|write_stdin|final_answer|finish|wait|sleep|task_progress|sequentialthinking)(?:_write|_read|_list)?"
 )
 _READ_VERBS = word_set(
@@ -110,25 +111,32 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _EDIT_RANGE = re.compile(r"edit\s+\d+:\d+\s*\n")
 _EDITING_CELL = re.compile(r"\s{0,20}(?:edit_file|create_file|append_file|insert_content)\w{0,30}\(")
 _GOES_TO = re.compile(r"\bgoto\(\s{0,8}['\"`](https?://[^'\"`\s]{1,500})")
+_MAX_NAME = 128
+_CALL, _FIELD = 100, 40  # units of work that a call costs, and each of its fields
 _RESULT_FILE = re.compile(r"\s*\[File: (\S{1,300}) \(\d+ lines")
 
 
 def canonical(name: str) -> str:
     """`mcp__github__createIssue`, `functions.create-issue` -> `create_issue`: what the tool itself is called."""
-    name = re.split(r"__|[.:/]", name[:200])[-1] or name[:200]
+    name = re.split(r"__|[.:/]", name[:_MAX_NAME])[-1] or name[:_MAX_NAME]
     return _CAMEL.sub("_", name).lower().replace("-", "_").replace(" ", "_")
 
 
-def effects_of(call: ToolCall, output: str) -> Effects:
+def effects_of(call: ToolCall, output: str, work: Work | None = None) -> Effects:
     """What one call writes, touches and reads.
 
     Args:
         call: the call.
         output: beginning of its result; SWE-agent's `edit` names the edited file only there.
+        work: the block's account; None for one as large as an account can be.
+
+    Raises: `WorkSpent` when the account is empty.
     """
-    effects = Effects()
+    effects = Effects(work)
     name = canonical(call.name)
-    given = fields(call.arguments)
+    effects.work.spend(_CALL + len(call.arguments) // 2)
+    given = fields(call.arguments, effects.work)
+    effects.work.spend(_FIELD * len(given))
     cwd = next((normalise(v) for f in _DIRECTORY_FIELDS if isinstance(v := given.get(f), str)), "")
     if name in _EDIT_TOOLS or name.endswith(("_str_replace_editor", "_edit_file", "_write_file", "_apply_patch")):
         _edit(name, given, effects, cwd)

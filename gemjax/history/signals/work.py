@@ -1,0 +1,58 @@
+"""How much work a block's analysis may do, whatever its text says.
+
+Time is counted in units that no machine changes: one unit is about what a regular expression spends on one character
+(some 50 ns). Every reader draws from the same account before it works, so that scripts inside scripts, words that
+stand for many words and lines that nearly match are all paid for, and what is paid never depends on a clock.
+"""
+
+from typing import Final
+
+BASE: Final = 60_000
+"""Units that any block may spend, however short."""
+PER_CHAR: Final = 16
+"""Further units for each character of a block's arguments and results."""
+MOST: Final = 10_000_000
+"""Most units of one block."""
+REQUEST: Final = 40_000_000
+"""Units of all blocks that are read for one request."""
+
+
+class WorkSpent(Exception):
+    """A block asks for more work than it may cost. Never leaves `signals`."""
+
+
+class RequestWork:
+    """What is left of one request's units."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int = REQUEST) -> None:
+        self.left = units
+
+
+class Work:
+    """One block's account.
+
+    Args:
+        chars: characters of the block's arguments and results.
+        request: the account of the request, which bounds this one and pays for it; None for a block by itself.
+    """
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, chars: int, request: RequestWork | None = None) -> None:
+        self.limit = min(BASE + PER_CHAR * chars, MOST)
+        if request is not None:
+            self.limit = max(min(self.limit, request.left), 0)
+        self.left = self.limit
+
+    @property
+    def spent(self) -> int:
+        """Units that were used; never more than the limit."""
+        return self.limit - max(self.left, 0)
+
+    def spend(self, units: int) -> None:
+        """Pay before working. Raises `WorkSpent` when there is not enough left."""
+        self.left -= units
+        if self.left < 0:
+            raise WorkSpent

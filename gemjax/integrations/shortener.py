@@ -1,0 +1,206 @@
+"""What every integration does with a request: find its conversation, compress once, and say which messages stay."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from gemjax.errors import GemjaxError
+from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor
+from gemjax.integrations.lineage import Conversation, Lineages, chain_of, common_prefix, scope_digest
+from gemjax.integrations.store import ConversationStore
+
+KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
+"""The field that holds the messages, by format."""
+
+_ON_THE_SERVER = ("previous_response_id", "conversation")
+_log = logging.getLogger("gemjax.integrations")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What to do with one request.
+
+    Attributes:
+        request: what to send: the very object that came in unless something is left out.
+        sources: for each message of `request`, its index in what came in; None for one that was changed.
+        status: as in `CompressionResult`, or `repeated` (a retry: what went out last goes out again), `as-before` (what
+            was left out last stays out, nothing new was chosen), `skipped` (not looked at).
+        reason: one line.
+        session: name of the conversation, empty if there is none.
+        common: how many messages are those of the conversation's last request.
+        result: of the compressor, if it ran.
+    """
+
+    request: Any
+    sources: tuple[int | None, ...]
+    status: str
+    reason: str
+    session: str = ""
+    common: int = 0
+    result: CompressionResult | None = None
+
+
+class Shortener:
+    """A `HistoryCompressor` for requests that do not say which conversation they belong to.
+
+    Knows a conversation again by its history, so that sub-agents, parallel agents and taken-back messages keep apart;
+    answers a retry with what went out before; and leaves alone what cannot be shortened safely. Never raises because of
+    a request.
+
+    Args:
+        compressor: shared with other integrations if you like; None makes one with the default encoder.
+        max_sessions: conversations remembered.
+        store: keeps conversations over restarts.
+        patience: seconds that a request waits for another one of its own conversation.
+    """
+
+    def __init__(
+        self,
+        compressor: HistoryCompressor | None = None,
+        *,
+        max_sessions: int = 256,
+        store: ConversationStore | None = None,
+        patience: float = 30.0,
+    ) -> None:
+        self.compressor = compressor or HistoryCompressor(config=GEMConfig(max_sessions=max_sessions))
+        self.lineages = Lineages(max_sessions)
+        self.store = store
+        self.patience = patience
+        for conversation, state in store.load(max_sessions) if store else ():
+            try:
+                self.compressor.load_state_dict(conversation.name, state)
+            except GemjaxError:
+                continue  # written under another policy: the conversation starts anew
+            self.lineages.add(conversation)
+
+    def shorten(
+        self, request: Any, *, format: str, scope: str | None = None, goal: str | None = None, keep: Any = None
+    ) -> Outcome:
+        """What to send of `request`, and the conversation moved on by one request.
+
+        Args:
+            request: a dict in the wire format, or a bare list of messages. Never changed.
+            format: `chat`, `responses` or `anthropic`.
+            scope: name of the session; None takes the model, system and tools. Within it histories tell agents apart.
+            goal, keep: as in `HistoryCompressor.compress`.
+        """
+        try:
+            messages = _messages(request, format)
+            chain = chain_of(messages)
+        except (ValueError, RecursionError) as error:
+            return _skipped(request, format, str(error))
+        conversation = self.lineages.find(f"{format}/{scope or _frame(request)}", chain)
+        common = common_prefix(conversation.chain, chain)
+        if not conversation.lock.acquire(timeout=self.patience):
+            return self._as_before(request, format, conversation, common, "an earlier request is still at work")
+        try:
+            # Looked at again: while this one waited, another may have moved the conversation on.
+            common = common_prefix(conversation.chain, chain)
+            if chain and chain == conversation.chain:
+                return self._as_before(request, format, conversation, common, "the same messages again", "repeated")
+            outcome = self._compressed(request, format, conversation, common, goal, keep)
+            conversation.dropped = frozenset(range(len(messages))) - set(outcome.sources)
+            conversation.chain = chain
+            self._save(conversation)
+            return outcome
+        finally:
+            conversation.lock.release()
+
+    def preview(self, request: Any, *, format: str, scope: str | None = None) -> Outcome:
+        """What `shorten` would send, without moving the conversation on: for counting tokens."""
+        try:
+            messages = _messages(request, format)
+            chain = chain_of(messages)
+        except (ValueError, RecursionError) as error:
+            return _skipped(request, format, str(error))
+        conversation = self.lineages.peek(f"{format}/{scope or _frame(request)}", chain)
+        if conversation is None:
+            return _whole(request, len(messages), "skipped", "no conversation is known that it continues")
+        return self._as_before(request, format, conversation, len(conversation.chain), "counted as sent last")
+
+    def _compressed(
+        self, request: Any, format: str, conversation: Conversation, common: int, goal: str | None, keep: Any
+    ) -> Outcome:
+        messages = _messages(request, format)
+        if conversation.parent is not None:
+            # A branch shares its parent's beginning, so what was left out of that stays out: it is cached that way.
+            self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
+            conversation.parent = None
+        if format == "anthropic" and _has_thinking(messages):
+            return self._as_before(
+                request, format, conversation, common, "its signed thinking is bound to the messages before it"
+            )
+        result = self.compressor.compress(request, goal, conversation.name, keep, format=format)
+        if result.status == "failed" and not result.reason.startswith("invalid request"):
+            return self._as_before(request, format, conversation, common, result.reason, "failed")
+        places = {id(message): index for index, message in enumerate(messages)}
+        if result.request is request:
+            sources: tuple[int | None, ...] = tuple(range(len(messages)))
+        else:
+            sources = tuple([places.get(id(m)) for m in _messages(result.request, format)])
+        return Outcome(result.request, sources, result.status, result.reason, conversation.name, common, result)
+
+    def _as_before(
+        self, request: Any, format: str, conversation: Conversation, common: int, reason: str, status: str = "as-before"
+    ) -> Outcome:
+        """Leave out what was left out last, which keeps what is cached; all of it goes out if the history changed."""
+        messages = _messages(request, format)
+        dropped = conversation.dropped
+        if not dropped or common < len(conversation.chain):
+            return _whole(request, len(messages), status, reason, conversation.name, common)
+        sources = tuple([i for i in range(len(messages)) if i not in dropped])
+        kept = [messages[i] for i in sources]
+        shorter = kept if isinstance(request, list) else {**request, KEYS[format]: kept}
+        return Outcome(shorter, sources, status, reason, conversation.name, common)
+
+    def _save(self, conversation: Conversation) -> None:
+        if self.store is None:
+            return
+        try:
+            self.store.save(conversation, self.compressor.state_dict(conversation.name))
+        except OSError as error:
+            _log.warning("conversations are not kept over a restart: %s", error.strerror)
+            self.store = None
+
+
+def on_the_server(request: Any) -> bool:
+    """Whether the provider holds the history and the request brings only what is new."""
+    return isinstance(request, dict) and any(request.get(field) for field in _ON_THE_SERVER)
+
+
+def _messages(request: Any, format: str) -> list[Any]:
+    """Raises `ValueError`, saying why a request has nothing to shorten."""
+    if on_the_server(request):
+        raise ValueError("the server holds the history")
+    messages = request.get(KEYS[format]) if isinstance(request, dict) else request
+    if not isinstance(messages, list):
+        raise ValueError(f"there is no list of {KEYS[format]}")
+    return messages
+
+
+def _frame(request: Any) -> str:
+    if not isinstance(request, dict):
+        return scope_digest(None)
+    return scope_digest(*(request.get(field) for field in ("model", "system", "instructions", "tools")))
+
+
+def _has_thinking(messages: Sequence[Any]) -> bool:
+    return any(
+        isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking")
+        for message in messages
+        if isinstance(message, dict) and isinstance(message.get("content"), list)
+        for part in message["content"]
+    )
+
+
+def _whole(request: Any, count: int, status: str, reason: str, session: str = "", common: int = 0) -> Outcome:
+    return Outcome(request, tuple(range(count)), status, reason, session, common)
+
+
+def _skipped(request: Any, format: str, reason: str) -> Outcome:
+    messages = request.get(KEYS[format]) if isinstance(request, dict) else request
+    return _whole(request, len(messages) if isinstance(messages, list) else 0, "skipped", reason)
+
+
+__all__ = ["KEYS", "Outcome", "Shortener", "on_the_server"]

@@ -1,0 +1,79 @@
+"""Conversations on disk, so that a restarted process forwards the same: digests and indices, never content."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gemjax.errors import StateError
+from gemjax.integrations.lineage import Conversation
+
+VERSION = 1
+_DAYS_KEPT = 30
+
+
+class ConversationStore:
+    """One small JSON file a conversation, in a folder that only its owner may read.
+
+    Args:
+        directory: made if it is not there.
+
+    Raises: `OSError` if the folder cannot be made.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = threading.Lock()
+
+    def save(self, conversation: Conversation, state: dict[str, Any]) -> None:
+        """Write it whole or not at all: a file that is replaced is never seen half written."""
+        record = {
+            "version": VERSION,
+            "name": conversation.name,
+            "scope": conversation.scope,
+            "chain": [link.hex() for link in conversation.chain],
+            "dropped": sorted(conversation.dropped),
+            "state": state,
+        }
+        target = self.directory / f"{conversation.name}.json"
+        scratch = target.with_suffix(f".{os.getpid()}.tmp")
+        with self._lock:
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(record, file, separators=(",", ":"))
+            os.replace(scratch, target)
+
+    def load(self, limit: int) -> Iterator[tuple[Conversation, dict[str, Any]]]:
+        """The latest `limit` conversations, oldest first. Damaged files are passed over, very old ones removed."""
+        files = []
+        for path in self.directory.glob("*.json"):
+            try:
+                files.append((path.stat().st_mtime, path))
+            except OSError:
+                continue
+        files.sort()
+        for modified, path in files:
+            if modified < time.time() - _DAYS_KEPT * 86_400:
+                path.unlink(missing_ok=True)
+        for _, path in files[-limit:]:
+            try:
+                yield _read(path)
+            except (OSError, ValueError):
+                continue
+
+
+def _read(path: Path) -> tuple[Conversation, dict[str, Any]]:
+    record = json.loads(path.read_text("utf-8"))
+    if not isinstance(record, dict) or record.get("version") != VERSION or record.get("name") != path.stem:
+        raise StateError(f"{path.name} holds no conversation of this version")
+    chain, dropped, state, scope = (record.get(k) for k in ("chain", "dropped", "state", "scope"))
+    if not (isinstance(chain, list) and isinstance(dropped, list) and isinstance(state, dict)):
+        raise StateError(f"{path.name} is damaged")
+    if not isinstance(scope, str) or any(type(i) is not int or not 0 <= i < len(chain) for i in dropped):
+        raise StateError(f"{path.name} is damaged")
+    links = tuple(bytes.fromhex(link) for link in chain)
+    return Conversation(path.stem, scope, links, frozenset(dropped)), state
