@@ -215,5 +215,5 @@ def test_wrong_arguments_are_named():
         ks.fused_search(rows, np.ones(N, bool), 1, prepare(run(problem)[0], rows[:Q]), 0.5, k=1, form="euclid")
     with pytest.raises(ValueError, match=r"`eligible` has shape .*; expected \(192,\)"):
         run((*problem[:3], np.ones(5, bool), 0.5))
-    with pytest.raises(ValueError, match="needs `norms`"):
+    with pytest.raises(ValueError, match=r"`norms` is None; form='distance' needs"):
         ks.fused_search(rows, np.ones(N, bool), 1, prepare(run(problem)[0], rows[:Q]), 0.5, k=1, form="distance")
