@@ -25,6 +25,8 @@ class GEMConfig:
         encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
             unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
             a `CachedEncoder` already has its own.
+        archive_blocks: dropped exchanges that `recall` can find again, a session; the oldest are forgotten first. 0
+            keeps none.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """
@@ -37,6 +39,7 @@ class GEMConfig:
     min_blocks: int = 16
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
+    archive_blocks: int = 20_000
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
@@ -62,6 +65,8 @@ class GEMConfig:
             value = getattr(self, field)
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ConfigError(f"{field} must be a positive integer, got {value!r}")
+        if type(self.archive_blocks) is not int or not 0 <= self.archive_blocks < 2**31:
+            raise ConfigError(f"archive_blocks must be an integer >= 0, got {self.archive_blocks!r}")
         if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
             raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
         check_delta(self.effective_delta)
