@@ -70,7 +70,9 @@ def unit_rows(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = None) -> 
     """
     x, valid = require_rows(x, valid=valid)
     scaled, _, square = scaled_rows(masked_rows(x, valid))
-    return (scaled / jnp.sqrt(jnp.where(square > 0, square, 1))[:, None]).astype(x.dtype)
+    directed = square > 0
+    length = jnp.sqrt(jnp.where(directed, square, 1))
+    return jnp.where(directed[:, None], scaled / length[:, None], 0).astype(x.dtype)
 
 
 def scaled_rows(rows: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[Array, "n"], Float[Array, "n"]]:
