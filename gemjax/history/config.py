@@ -6,6 +6,7 @@ from typing import Any
 from gemjax.errors import ConfigError
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy, check_delta, policy_named
+from gemjax.history.thinking import BOUND_THINKING, BoundThinking
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,11 @@ class GEMConfig:
         encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
             unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
             a `CachedEncoder` already has its own.
+        bound_thinking: what a rewrite does about signed thinking that the provider binds to everything before it.
+            `"auto"` decides by what the request says, so that no provider refuses what goes out; `"drop_block"` leaves
+            it to the provider (the request says so, or you promise it), and the lost thinking counts in the price;
+            `"strip"` leaves all thinking that is older than the rewrite out of what goes out, then and ever after;
+            `"hold"` does not rewrite; `"ignore"` is for models that do not check.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """
@@ -37,6 +43,7 @@ class GEMConfig:
     min_blocks: int = 16
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
+    bound_thinking: BoundThinking = "auto"
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
@@ -68,6 +75,9 @@ class GEMConfig:
         timeout = self.encoder_timeout
         if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout <= 1e6):
             raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
+
+        if self.bound_thinking not in BOUND_THINKING:
+            raise ConfigError(f"bound_thinking must be one of {', '.join(BOUND_THINKING)}, got {self.bound_thinking!r}")
 
     @property
     def chosen_policy(self) -> Policy:
