@@ -1,5 +1,6 @@
 """The FDTD façade: text in, the part of it that fits a budget out."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 
 from gemjax.distill.config import DistillConfig
 from gemjax.distill.coverage import coverage
+from gemjax.distill.integrity import integrity
 from gemjax.distill.relevance import fused_relevance
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
@@ -17,6 +19,7 @@ from gemjax.distill.selection import Plan, best_set, plan, take
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, is_unspaced, units_of
 from gemjax.errors import ConfigError
+from gemjax.kernels.tokens import Fit
 from gemjax.models.language import LanguageModel, default_language_model
 
 Progress = Callable[[int], None]
@@ -111,11 +114,12 @@ class Distiller:
         # Before the model reads: an encoder that cannot be loaded should fail at once.
         relevance = self._relevance(read, query)
         scored = score_turns(read, self.model, self.config, query, progress, self.cache)
-        planned, demoted = self._plan(units, scored, read)
-        kept = self._choose(units, planned, demoted, relevance, read, budget)
+        bonds = _bonds(read, self.config)
+        planned, demoted = self._plan(units, scored, read, bonds)
+        kept = self._choose(units, planned, demoted, bonds, relevance, read, budget)
         return finish(read, units, kept, before, budget, self.model, scored=scored, planned=planned, name=self.name)
 
-    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn]) -> tuple[Plan, np.ndarray]:
+    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn], bonds: "_Bonds") -> tuple[Plan, np.ndarray]:
         texts = [read[t].turn.text[a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
         scores = units.mean(scored.scores)
         if self.config.multipliers is not None:
@@ -129,7 +133,12 @@ class Distiller:
             demoted = np.array([filler.sentence(sentence) for sentence in _sentences(read)], bool)
             # Filler words in a sentence that is taken last stay: there is nothing else in it.
             spared &= ~demoted[units.sentence]
-        return plan(units, scores, spared, len(read), self.config), demoted
+            # "not just", "not very well": without the filler it would be another claim.
+            spared &= ~bonds.whole[units.sentence]
+        fixed = bonds.whole[units.sentence]
+        if self.config.headers:
+            fixed = fixed | units.header
+        return plan(units, scores, spared, fixed, len(read), self.config), demoted
 
     def _relevance(self, read: list[ReadTurn], query: str | None) -> np.ndarray | None:
         """How well each sentence's turn (of a single turn: the sentence itself) matches the query; None: unknown."""
@@ -161,6 +170,7 @@ class Distiller:
         units: Units,
         planned: Plan,
         demoted: np.ndarray,
+        bonds: "_Bonds",
         relevance: np.ndarray | None,
         read: list[ReadTurn],
         budget: int,
@@ -178,16 +188,13 @@ class Distiller:
         # Sentences whose every unit is left out, or that hold only a header, are not in the queue.
         queue = np.lexsort((np.arange(sentences), -worth, demoted))
         queue = queue[costs[queue] > 0]
-        values = -np.arange(len(queue), dtype=float)
-        taken = take(
-            values, costs[queue], owner[queue], opening, budget + 1, "skip" if config.fit == "skip" else "prefix"
-        )
-        chosen = [int(queue[i]) for i in taken]
+        queue, chosen = self._taken(queue, costs, owner, opening, bonds.whole, budget + 1)
         turns = [turn.turn for turn in read]
 
         def mask(count: int) -> np.ndarray:
-            inside = np.isin(units.sentence, chosen[:count])
-            kept: np.ndarray = (body & inside) | (fixed & np.isin(units.turn, owner[chosen[:count]]))
+            named = bonds.with_needs(chosen[:count])
+            inside = np.isin(units.sentence, named)
+            kept: np.ndarray = (body & inside) | (fixed & np.isin(units.turn, owner[named]))
             return kept
 
         def fits(kept: np.ndarray) -> bool:
@@ -198,18 +205,48 @@ class Distiller:
         kept = mask(len(chosen))
         if len(chosen) == len(queue):
             # Everything of worth is in: what pruning took comes back, best first.
-            left = np.flatnonzero(~kept)
+            present = np.zeros(sentences, bool)
+            present[bonds.with_needs(chosen)] = True
+            left = np.flatnonzero(~kept & (present | ~bonds.whole)[units.sentence])
             return self._longest(kept, left[np.lexsort((left, -planned.scores[left]))], fits)
-        if chosen and config.fit != "trim":
+        following = queue[len(chosen)]
+        if config.fit != "trim" or bonds.whole[following]:
             return kept
         # The best part of the sentence that does not fit: its header, then protected units before the others.
-        following = queue[len(chosen)]
         own = np.flatnonzero(body & (units.sentence == following))
         own, says = self._trimmed(own, units, planned, read)
         header = np.flatnonzero(fixed & (units.turn == owner[following]) & ~kept)
         more = self._longest(kept, np.concatenate([header, own]), fits)
         # A header or a full stop alone says nothing.
         return more if (more & ~kept)[own[says]].any() else kept
+
+    def _taken(
+        self,
+        queue: np.ndarray,
+        costs: np.ndarray,
+        owner: np.ndarray,
+        opening: np.ndarray,
+        whole: np.ndarray,
+        budget: int,
+    ) -> tuple[np.ndarray, list[int]]:
+        """The queue, and the sentences at its front that fit.
+
+        Under "trim" a sentence that is taken whole or not at all and does not fit leaves the queue: those after it may
+        still fit. The first one that may be picked from ends the walk, as every sentence does under "prefix".
+        """
+        fit: Fit = "skip" if self.config.fit == "skip" else "prefix"
+        while True:
+            values = -np.arange(len(queue), dtype=float)
+            taken = take(values, costs[queue], owner[queue], opening, budget, fit)
+            chosen = [int(queue[i]) for i in taken]
+            if self.config.fit != "trim" or len(chosen) == len(queue) or not whole[queue[len(chosen)]]:
+                return queue, chosen
+            room = budget - int(costs[chosen].sum() + opening[np.unique(owner[chosen])].sum())
+            later = np.arange(len(queue)) >= len(chosen)
+            stays = ~(later & whole[queue] & (costs[queue] > room))
+            # What fits but for its turn's opening leaves the queue by itself.
+            stays[len(chosen)] = False
+            queue = queue[stays]
 
     def _trimmed(
         self, own: np.ndarray, units: Units, planned: Plan, read: list[ReadTurn]
@@ -277,6 +314,32 @@ class Distiller:
 
     def __repr__(self) -> str:
         return f"Distiller({self.model.name!r}, {self.config})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bonds:
+    """What belongs together, over the sentences of all turns."""
+
+    whole: np.ndarray
+    needs: list[tuple[int, ...]]
+
+    def with_needs(self, sentences: list[int]) -> list[int]:
+        """The sentences, and those that must come with them."""
+        return list(dict.fromkeys(i for sentence in sentences for i in (sentence, *self.needs[sentence])))
+
+
+def _bonds(read: list[ReadTurn], config: DistillConfig) -> _Bonds:
+    """The printed method drops tokens wherever they stand; whole words keep what they say."""
+    total = sum(len(turn.spans) for turn in read)
+    if config.unit != "word":
+        return _Bonds(np.zeros(total, bool), [()] * total)
+    whole: list[bool] = []
+    needs: list[tuple[int, ...]] = []
+    for turn in read:
+        found = integrity(turn.turn, turn.spans)
+        needs += [tuple(len(whole) + i for i in line) for line in found.needs]
+        whole += found.whole
+    return _Bonds(np.array(whole, bool), needs)
 
 
 def _sentences(read: list[ReadTurn]) -> list[str]:

@@ -39,4 +39,6 @@ class Filler:
 
     def word(self, text: str) -> bool:
         """Whether the word is left out."""
-        return text.strip().strip(_EDGES).lower() in self.words
+        bare = text.strip().strip(_EDGES)
+        # "Hepatitis A" and "Tulsa, OK" are names.
+        return bare.lower() in self.words and not bare.isupper()

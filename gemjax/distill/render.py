@@ -7,7 +7,7 @@ import numpy as np
 import regex
 
 from gemjax.distill.turns import Turn
-from gemjax.distill.units import Units
+from gemjax.distill.units import Units, wordlike
 
 # White space, but not a blank that carries a combining mark: the two are one visible character.
 _BLANK = regex.compile(r"(?:\s(?!\p{M}|\u200d))*")
@@ -58,8 +58,8 @@ def _trimmed(spans: list[KeptSpan], turns: Sequence[Turn]) -> list[KeptSpan]:
 
 
 def render(spans: Sequence[KeptSpan], turns: Sequence[Turn]) -> str:
-    """The text of the spans: turns on lines of their own; a blank where the dropped characters held white space and
-    neither side does (a line break where they held one), so that no words fuse.
+    """The text of the spans: turns on lines of their own; over a gap a blank where the dropped characters held white
+    space and neither side does (a line break where they held one), or where two word characters would meet.
     """
     pieces: list[str] = []
     previous: KeptSpan | None = None
@@ -71,7 +71,8 @@ def render(spans: Sequence[KeptSpan], turns: Sequence[Turn]) -> str:
                 pieces.append("\n")
             elif not (pieces[-1][-1:].isspace() or piece[:1].isspace()):
                 gap = text[previous.stop : span.start]
-                pieces.append("\n" if "\n" in gap else " " if any(c.isspace() for c in gap) else "")
+                meet = wordlike(pieces[-1][-1:]) and wordlike(piece[:1])
+                pieces.append("\n" if "\n" in gap else " " if meet or any(c.isspace() for c in gap) else "")
         pieces.append(piece)
         previous = span
     return "".join(pieces)

@@ -69,13 +69,16 @@ def _prune(
     return scores, protected, kept, means
 
 
-def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, config: DistillConfig) -> Plan:
+def plan(
+    units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray, turns: int, config: DistillConfig
+) -> Plan:
     """Decay, protection, pruning, gap filling and the sentences' means (section 3.3).
 
     Args:
         units: of all turns.
         scores: of each unit, structural multipliers included.
         spared: units that filler rules leave out.
+        fixed: units that pruning must leave: headers, and sentences that are taken whole or not at all.
         turns: how many turns there are.
         config: the method.
     """
@@ -92,7 +95,7 @@ def plan(units: Units, scores: np.ndarray, spared: np.ndarray, turns: int, confi
         padded(units.turn, np.int32),
         padded(units.cost, np.int32),
         np.arange(size) < n,
-        padded(units.header if config.headers else np.zeros(n), bool),
+        padded(fixed, bool),
         padded(spared, bool),
         np.int32(max(turns, 1)),
         np.float32(config.oldest),

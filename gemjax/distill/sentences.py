@@ -52,6 +52,11 @@ def sentences(text: str) -> list[Span]:
     return _absorb_blank(text, out)
 
 
+def code_regions(text: str) -> list[Span]:
+    """The stretches of fenced code, with their fences; an unclosed fence runs to the end."""
+    return [(start, stop) for start, stop, code in _regions(text) if code]
+
+
 def _regions(text: str) -> list[tuple[int, int, bool]]:
     """Alternating stretches of prose and fenced code; an unclosed fence runs to the end."""
     marks = [match.start() for match in _FENCE.finditer(text)]

@@ -14,8 +14,16 @@ from gemjax.distill.turns import ReadTurn
 UnitKind = Literal["token", "word"]
 
 _GRAPHEME = regex.compile(r"\X")
-# Inside a word when they stand between letters or digits: don't, well-known, 3.14, 10:30, 1,000, and/or, a_b.
-_INNER = frozenset("'’-.:,/_‐·@&")
+_RUN = regex.compile(r"\S+")
+_WORDLIKE = regex.compile(r"[\p{L}\p{M}\p{N}_]")
+_DASH = regex.compile(r"(?<=\p{L})(?:[—–…]|-{2,4})(?=\p{L})")
+_ADDRESS = regex.compile(r"[/\\@]|::")
+# Punctuation of prose that may stand around a word; what a bracket or quote opens is looked for before it goes.
+_PAIRS = {")": "(", "]": "[", "}": "{", '"': '"', "'": "'"}
+_OPENING = {opener: closer for closer, opener in _PAIRS.items()} | dict(zip("“‘«¿¡*", "”’»?!*", strict=True))
+_CLOSING = frozenset(".,!?;:…\"'”’»)]}*؟۔।॥،؛")
+# A longer run of punctuation is no prose, and must not cost the square of its length.
+_EDGE = 8
 # Scripts written without spaces: every character may be a boundary.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
 _UNSPACED = regex.compile(UNSPACED)
@@ -99,7 +107,7 @@ def _ends(text: str, stops: np.ndarray, kind: UnitKind) -> np.ndarray:
     elif "\r" in text:
         free &= np.array([not (text[s - 1 : s] == "\r" and text[s : s + 1] == "\n") for s in stops])
     if kind == "word":
-        free &= np.array([not _inside_word(text, int(s)) for s in stops])
+        free &= _word_cuts(text)[stops]
     free[-1] = True
     return np.flatnonzero(free)
 
@@ -114,23 +122,49 @@ def _grapheme_cuts(text: str) -> np.ndarray | None:
     return cuts
 
 
-def _inside_word(text: str, at: int) -> bool:
-    if not 0 < at < len(text):
-        return False
-    before, after = text[at - 1], text[at]
-    if before.isspace():
-        return not after.isspace()  # the white space before a word goes with it
-    if before in _INNER:
-        before = text[at - 2] if at >= 2 and after.isalnum() else " "
-    elif after in _INNER:
-        after = text[at + 1] if at + 1 < len(text) and before.isalnum() else " "
-    if not (_wordlike(before) and _wordlike(after)):
-        return False
-    return not (_UNSPACED.match(before) or _UNSPACED.match(after))
+def _word_cuts(text: str) -> np.ndarray:
+    """Where a text may be cut without taking a word, a number, an address or a piece of code apart, `[len + 1]`.
+
+    What white space leaves together stays together: addresses, paths, identifiers, numbers, and words of every script
+    with their marks. Punctuation of prose at its ends is a unit of its own, a dash may join two words, and a letter of
+    a script without blanks may stand alone.
+    """
+    cuts = np.zeros(len(text) + 1, bool)
+    cuts[-1] = True
+    for match in _RUN.finditer(text):
+        start, stop = match.span()
+        first, last = _core(text, start, stop)
+        cuts[[last, stop]] = True
+        # The white space before a word goes with it.
+        cuts[first] |= first > start
+        if _ADDRESS.search(text, first, last) is None:
+            for dash in _DASH.finditer(text, first, last):
+                cuts[[dash.start(), dash.end()]] = True
+        for letter in _UNSPACED.finditer(text, start, stop):
+            cuts[letter.end()] = True
+            cuts[letter.start()] |= letter.start() > start
+    return cuts
 
 
-def _wordlike(character: str) -> bool:
-    return character.isalnum() or character == "_"
+def _core(text: str, start: int, stop: int) -> tuple[int, int]:
+    """A run without the punctuation at its ends; a bracket or quote that belongs to the inside stays."""
+    first, last = start, stop
+    while last > first and stop - last < _EDGE and text[last - 1] in _CLOSING:
+        opener = _PAIRS.get(text[last - 1])
+        if opener is not None and opener in text[first : last - 1]:
+            break
+        last -= 1
+    while first < last and first - start < _EDGE and text[first] in _OPENING:
+        closer = _OPENING[text[first]]
+        if closer in text[first + 1 : last]:
+            break
+        first += 1
+    return (first, last) if first < last else (start, stop)
+
+
+def wordlike(character: str) -> bool:
+    """Whether it is part of a word: a letter, a digit, an underscore or a mark on one of them."""
+    return _WORDLIKE.match(character) is not None
 
 
 def _last_visible(text: str, start: int, stop: int) -> int:

@@ -89,6 +89,11 @@ class CachedEncoder:
         """Length of a vector."""
         return self._dim or self.encoder.dim
 
+    def unread(self, texts: list[str]) -> list[bool]:
+        """Which texts the encoder cannot read; none where it cannot tell."""
+        tell = getattr(self.encoder, "unread", None)
+        return [False] * len(texts) if tell is None else list(tell(texts))
+
     def __len__(self) -> int:
         return len(self._known)
 

@@ -147,6 +147,10 @@ class FlaxSentenceEncoder:
         """The number of tokens of each text, special tokens and prompt not counted. Texts of any length are allowed."""
         return self._tokenizer.count(checked_texts(texts))
 
+    def unread(self, texts: list[str]) -> list[bool]:
+        """Which texts hold nothing that the vocabulary knows (another script, emoji): all of them get one vector."""
+        return self._tokenizer.unread(checked_texts(texts))
+
     def _platform(self) -> str:
         import jax
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from gemjax.errors import GemjaxError
 from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor
@@ -14,6 +14,7 @@ KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
 """The field that holds the messages, by format."""
 
 _ON_THE_SERVER = ("previous_response_id", "conversation")
+T = TypeVar("T")
 _log = logging.getLogger("gemjax.integrations")
 
 
@@ -67,6 +68,7 @@ class Shortener:
         self.lineages = Lineages(max_sessions)
         self.store = store
         self.patience = patience
+        self._said: set[str] = set()
         for conversation, state in store.load(max_sessions) if store else ():
             try:
                 self.compressor.load_state_dict(conversation.name, state)
@@ -107,6 +109,31 @@ class Shortener:
         finally:
             conversation.lock.release()
 
+    def kept(
+        self, objects: Sequence[T], wire: Callable[[], Sequence[Any]], *, format: str, scope: str | None = None
+    ) -> Sequence[T]:
+        """Those of a framework's own message objects that stay: the very `objects` if all do. Never raises.
+
+        Args:
+            objects: one for each wire message, in order.
+            wire: makes the same history in the wire format; what it raises leaves the history whole.
+            format, scope: as in `shorten`.
+        """
+        try:
+            messages = list(wire())
+        except Exception as error:
+            self._warn_once(f"a history could not be read: {type(error).__name__}")
+            return objects
+        if len(messages) != len(objects):
+            self._warn_once(f"{len(objects)} messages became {len(messages)}, so none can be left out")
+            return objects
+        outcome = self.shorten(messages, format=format, scope=scope)
+        if outcome.request is messages:
+            return objects
+        places = [place for place in outcome.sources if place is not None]
+        # A message that was changed has no object here that says the same.
+        return [objects[place] for place in places] if len(places) == len(outcome.sources) else objects
+
     def preview(self, request: Any, *, format: str, scope: str | None = None) -> Outcome:
         """What `shorten` would send, without moving the conversation on: for counting tokens."""
         try:
@@ -127,7 +154,7 @@ class Shortener:
             # A branch shares its parent's beginning, so what was left out of that stays out: it is cached that way.
             self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
             conversation.parent = None
-        if format == "anthropic" and _has_thinking(messages):
+        if _has_bound_thinking(messages):
             return self._as_before(
                 request, format, conversation, common, "its signed thinking is bound to the messages before it"
             )
@@ -154,6 +181,11 @@ class Shortener:
         shorter = kept if isinstance(request, list) else {**request, KEYS[format]: kept}
         return Outcome(shorter, sources, status, reason, conversation.name, common)
 
+    def _warn_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning("%s", text)
+
     def _save(self, conversation: Conversation) -> None:
         if self.store is None:
             return
@@ -162,6 +194,11 @@ class Shortener:
         except OSError as error:
             _log.warning("conversations are not kept over a restart: %s", error.strerror)
             self.store = None
+
+
+def shortener_of(compressor: HistoryCompressor | Shortener | None) -> Shortener:
+    """The shortener itself, or a new one around a compressor; None makes one with the default encoder."""
+    return compressor if isinstance(compressor, Shortener) else Shortener(compressor)
 
 
 def on_the_server(request: Any) -> bool:
@@ -185,9 +222,11 @@ def _frame(request: Any) -> str:
     return scope_digest(*(request.get(field) for field in ("model", "system", "instructions", "tools")))
 
 
-def _has_thinking(messages: Sequence[Any]) -> bool:
+def _has_bound_thinking(messages: Sequence[Any]) -> bool:
+    """Whether a message holds thinking that its provider signed together with what stands before it."""
     return any(
-        isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking")
+        isinstance(part, dict)
+        and (part.get("type") == "redacted_thinking" or (part.get("type") == "thinking" and part.get("signature")))
         for message in messages
         if isinstance(message, dict) and isinstance(message.get("content"), list)
         for part in message["content"]
@@ -203,4 +242,4 @@ def _skipped(request: Any, format: str, reason: str) -> Outcome:
     return _whole(request, len(messages) if isinstance(messages, list) else 0, "skipped", reason)
 
 
-__all__ = ["KEYS", "Outcome", "Shortener", "on_the_server"]
+__all__ = ["KEYS", "Outcome", "Shortener", "on_the_server", "shortener_of"]

@@ -1,5 +1,6 @@
 """MemoryBank: texts and their vectors, searched with the fused Riemannian score of CoreMem (paper 3.2)."""
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,16 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from gemjax.errors import EncoderError, MemoryBankError
+from gemjax.errors import EncoderError, MemoryBankError, StateError
 from gemjax.kernels import metric as km
 from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
 from gemjax.memory.config import MemoryConfig, check_alpha
 from gemjax.memory.entries import Entries, unit_vectors
+from gemjax.memory.explain import explain_hit
+from gemjax.memory.export import query_vector
 from gemjax.memory.fitted import FittedMetric
-from gemjax.memory.hits import Hit, Id, QueryVector
+from gemjax.memory.folding import Folding
+from gemjax.memory.hits import Hit, QueryVector
+from gemjax.memory.persist import Header, Saved, read_bank, write_bank
+from gemjax.memory.reading import Reader
+from gemjax.memory.record import Id, Memory, copied
 from gemjax.memory.rows import Rows
 
+ON_DUPLICATE = ("keep", "skip", "replace")
 METRICS = ("fused", "cosine", "riemannian")
 Where = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
 
@@ -44,8 +52,7 @@ class MemoryBank:
     def __init__(self, encoder: Any = None, config: MemoryConfig | None = None) -> None:
         self.config = config or MemoryConfig()
         self._lock = threading.RLock()
-        self._given_encoder = encoder
-        self._encoder: Any = None
+        self._reader = Reader(encoder)
         self.encoder_name: str | None = None
         """Name of the encoder that made the vectors; None while all were given as vectors."""
         self._entries = Entries()
@@ -82,6 +89,11 @@ class MemoryBank:
                 return np.zeros((0, 0), np.float32)
             return self._rows.take(self._entries.live_rows())
 
+    def contents(self) -> tuple[list[Memory], Float[np.ndarray, "n d"]]:
+        """All memories with their unit vectors, taken at one moment."""
+        with self._lock:
+            return [dataclasses.replace(m, metadata=copied(m.metadata)) for m in self._entries.live()], self.vectors()
+
     # ---- changing it ---------------------------------------------------------------------------------------------
 
     def add(
@@ -90,40 +102,63 @@ class MemoryBank:
         ids: Sequence[Id] | None = None,
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
         vectors: Any = None,
+        *,
+        on_duplicate: str = "keep",
     ) -> list[Id]:
-        """Add memories; returns their ids (given, or new integers that are never used twice).
+        """Add memories; returns the id of each text (given, or new integers that are never used twice).
 
         Args:
             texts: non-empty strings.
             ids: unique strings or integers that are not in the bank.
-            metadata: one JSON-serialisable mapping (or None) a text.
+            metadata: one JSON-serialisable mapping (or None) a text; copied.
             vectors: `[n, dim]`, to skip the encoder.
+            on_duplicate: what to do with a text that the bank (or this call) holds already, but for blanks: `"keep"`
+                both; `"skip"` the new one; `"replace"` the old one's text, metadata and vector in its place. The last
+                two return the id of the memory that was there.
 
         Raises: MemoryBankError for anything above that does not hold; EncoderError when the encoder returns something
         else than finite, non-zero vectors of the bank's dimension. The bank is then unchanged.
         """
         if isinstance(texts, str):
             raise MemoryBankError("texts must be a list of strings; got one string, wrap it in a list")
+        if on_duplicate not in ON_DUPLICATE:
+            raise MemoryBankError(f"on_duplicate must be one of {', '.join(ON_DUPLICATE)}; got {on_duplicate!r:.40}")
         texts = list(texts)
         with self._lock:
             self._entries.check_new(texts, ids, metadata)
         if not texts:
             return []
         encoded = vectors is None
-        rows = self._encode(texts) if vectors is None else unit_vectors(vectors, len(texts), None, MemoryBankError)
+        rows = (
+            self._encode(texts, notice=True)
+            if vectors is None
+            else unit_vectors(vectors, len(texts), None, MemoryBankError)
+        )
         with self._lock:
             new = self._entries.check_new(texts, ids, metadata)  # again: another thread may have added meanwhile
             self._check_dim(rows.shape[1], EncoderError if encoded else MemoryBankError)
             if self._rows is None:
                 self._rows = Rows(rows.shape[1], self.config.dtype)
-            moments = self._fitted.adding(rows, first=not len(self._entries))
-            self._rows.append(rows)
-            self._entries.append(new)
+            plan = self._entries.plan(new, on_duplicate)
+            if plan.replaced:
+                places = self._entries.places([memory.id for memory in plan.replaced])
+                with_old = self._fitted.removing(self._rows.take(places), len(self._entries) - len(places))
+                self._fitted.replace(with_old)
+                changed = rows[plan.replaced_from]
+                moments = self._fitted.adding(changed, first=len(places) == len(self._entries))
+                self._rows.put(places, changed)
+                self._entries.replace(plan.replaced)
+                self._fitted.replace(moments)
+            if plan.added:
+                fresh = rows[plan.added_from]
+                moments = self._fitted.adding(fresh, first=not len(self._entries))
+                self._rows.append(fresh)
+                self._entries.append(plan.added)
+                self._fitted.replace(moments)
             if encoded:
-                self.encoder_name = self._encoder.name
-            self._fitted.replace(moments)
+                self.encoder_name = self._reader.name
             self._alive = None
-            return [entry.id for entry in new]
+            return plan.ids
 
     def remove(self, ids: Iterable[Id]) -> None:
         """Remove memories. Raises MemoryBankError naming the unknown ids; nothing is removed then."""
@@ -173,6 +208,11 @@ class MemoryBank:
             self._alive = jnp.asarray(self._entries.mask(self._rows.capacity))
         return self._alive
 
+    @property
+    def unread(self) -> int:
+        """Texts added here of which the encoder's vocabulary knows no part: none can be told from another."""
+        return self._reader.unread
+
     # ---- searching -----------------------------------------------------------------------------------------------
 
     def search(
@@ -183,6 +223,7 @@ class MemoryBank:
         min_score: float | None = None,
         alpha: float | None = None,
         metric: str = "fused",
+        fold: bool | None = None,
     ) -> list[Hit]:
         """The k best memories, best first; ties in the order of insertion. Fewer when fewer are eligible.
 
@@ -194,12 +235,15 @@ class MemoryBank:
             min_score: drop hits whose `score` is smaller.
             alpha: weight of the cosine for this search instead of the configured one.
             metric: `"fused"`, `"cosine"` or `"riemannian"`: what `score` is and what ranks.
+            fold: show memories that say the same but for case, blanks and closing marks once, the best of them;
+                `Hit.duplicates` has the ids of the others. They must share scope, metadata and (nearly) the vector.
+                None: for a query that is a text; a vector asks for rows, as of an index.
 
         Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
         that nothing passes, gives an empty list.
         """
         single = [query] if isinstance(query, str) else np.asarray(query)[None]
-        return self.search_batch(single, k, where, min_score, alpha, metric)[0]
+        return self.search_batch(single, k, where, min_score, alpha, metric, fold)[0]
 
     def search_batch(
         self,
@@ -209,6 +253,7 @@ class MemoryBank:
         min_score: float | None = None,
         alpha: float | None = None,
         metric: str = "fused",
+        fold: bool | None = None,
     ) -> list[list[Hit]]:
         """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop."""
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -217,6 +262,7 @@ class MemoryBank:
         if isinstance(queries, str):
             raise MemoryBankError("queries must be a list of strings; got one string, use `search`")
         unit = self._query_vectors(queries)
+        fold = not hasattr(queries, "ndim") if fold is None else fold
         with self._lock:
             if not len(self._entries) or not len(unit):
                 return [[] for _ in unit]
@@ -230,26 +276,39 @@ class MemoryBank:
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
             form = "similarity" if note else self.config.form
-            bucket = min(self._rows.capacity, max(16, 1 << (k - 1).bit_length()))
             step = self._batch_size(len(unit))
             weight = 1.0 if note else alpha
+            folding = Folding(self._entries, self._rows) if fold else None
             results = []
             for start in range(0, len(unit), step):
                 part = unit[start : start + step]
                 padded = np.zeros((step, unit.shape[1]), np.float32)
                 padded[: len(part)] = part
-                top = ks.search(
-                    self._rows.buffer,
-                    eligible,
-                    jnp.int32(len(self._rows)),
-                    _prepare(fitted, padded),
-                    jnp.float32(weight),
-                    norms,
-                    k=bucket,
-                    form=form,
-                )
-                top = ks.TopK(*(np.asarray(x)[: len(part), :k] for x in top))  # type: ignore[arg-type]
-                results += [self._hits(part[i], i, top, metric, weight, note, min_score) for i in range(len(part))]
+                prepared = _prepare(fitted, padded)
+                looked_at = k
+                while True:
+                    bucket = min(self._rows.capacity, max(16, 1 << (looked_at - 1).bit_length()))
+                    top = ks.search(
+                        self._rows.buffer,
+                        eligible,
+                        jnp.int32(len(self._rows)),
+                        prepared,
+                        jnp.float32(weight),
+                        norms,
+                        k=bucket,
+                        form=form,
+                    )
+                    top = ks.TopK(*(np.asarray(x)[: len(part)] for x in top))  # type: ignore[arg-type]
+                    groups = [
+                        folding.groups(row[ok], k) if folding else _alone(row[ok], k)
+                        for row, ok in zip(top.indices, top.valid, strict=True)
+                    ]
+                    if min(map(len, groups)) >= k or bucket >= candidates:
+                        break
+                    looked_at = 2 * bucket
+                results += [
+                    self._hits(part[i], i, top, groups[i], metric, weight, note, min_score) for i in range(len(part))
+                ]
             return results
 
     def _hits(
@@ -257,42 +316,52 @@ class MemoryBank:
         query: Float[np.ndarray, "d"],
         i: int,
         top: ks.TopK,
+        groups: list[list[int]],
         metric: str,
         alpha: float,
         note: str,
         min_score: float | None,
     ) -> list[Hit]:
         hits: list[Hit] = []
-        for rank in range(int(np.sum(top.valid[i]))):
+        for rank, *folded in groups:
             entry = self._entries.at(int(top.indices[i, rank]))
             cosine, fused = float(top.cosine[i, rank]), float(top.fused[i, rank])
             riemannian = None if note else float(top.riemannian[i, rank])
             score = {"fused": fused, "cosine": cosine, "riemannian": riemannian}[metric]
             score = cosine if score is None else score
-            if min_score is None or score >= min_score:
-                place = len(hits) + 1
-                hits.append(
-                    Hit(
-                        entry.id,
-                        entry.text,
-                        entry.metadata,
-                        score,
-                        cosine,
-                        riemannian,
-                        fused,
-                        place,
-                        alpha,
-                        note,
-                        query,
-                    )
+            if min_score is not None and score < min_score:
+                continue
+            hits.append(
+                Hit(
+                    entry.id,
+                    entry.text,
+                    copied(entry.metadata),
+                    score,
+                    cosine,
+                    riemannian,
+                    fused,
+                    rank=len(hits) + 1,
+                    alpha=alpha,
+                    note=note,
+                    duplicates=tuple(self._entries.at(int(top.indices[i, r])).id for r in folded),
+                    scope=entry.scope,
+                    query=query,
                 )
+            )
         return hits
 
     def explain(self, hit: Hit) -> str:
         """Where this hit's score comes from, in words and numbers, against the bank as it is now."""
-        from gemjax.memory.explain import explain_hit
-
-        return explain_hit(self, hit)
+        if hit.query is None:
+            raise MemoryBankError("this hit carries no query; explain needs a hit that `search` returned")
+        with self._lock:
+            if hit.id not in self:
+                raise MemoryBankError(f"id {hit.id!r} is no longer in the bank")
+            scores, _ = self._columns(hit.query)
+            row = int(self._entries.rows_of([hit.id])[0])
+            note = self._note()
+            metric = None if note else self.metric
+            return explain_hit(hit, row, self._entries.live_rows(), scores, metric, self.config, note)
 
     def query_vector(
         self, query: str | Float[np.ndarray, "d"], metric: str = "fused", alpha: float | None = None
@@ -305,9 +374,14 @@ class MemoryBank:
         Raises: MemoryBankError when the bank is empty, or `form` is not `"similarity"` (then the score is no inner
         product; use `whitened_vectors` and `whitened_query` with an L2 index).
         """
-        from gemjax.memory.export import query_vector
-
-        return query_vector(self, query, metric, self._alpha(alpha, metric))
+        weight = self._alpha(alpha, metric)
+        if self.config.form != "similarity" and weight < 1:
+            raise MemoryBankError(
+                f"form={self.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
+            )
+        with self._lock:
+            scores, prepared = self._columns(query)
+            return query_vector(scores, prepared, metric, weight, bool(self._note()))
 
     def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
         """Memories in coordinates where squared L2 distance is the squared Mahalanobis distance: for L2 indexes."""
@@ -384,28 +458,69 @@ class MemoryBank:
                 raise MemoryBankError(f"query {i} must be a non-empty string, got {text!r}")
         return self._encode(texts) if texts else np.zeros((0, self.dim or 0), np.float32)
 
-    def _encode(self, texts: list[str]) -> Float[np.ndarray, "n d"]:
+    def _encode(self, texts: list[str], notice: bool = False) -> Float[np.ndarray, "n d"]:
         with self._lock:
-            if self._encoder is None:
-                from gemjax.encoders import as_encoder
-
-                self._encoder = as_encoder(self._given_encoder)
-            encoder, made_by = self._encoder, self.encoder_name
+            encoder, made_by = self._reader.encoder(), self.encoder_name
         if made_by is not None and made_by != encoder.name:
             raise EncoderError(f"the bank's vectors were made by {made_by!r}; this encoder is {encoder.name!r}")
+        if notice:
+            self._reader.notice(texts)
         return unit_vectors(encoder.encode(texts), len(texts), "text", EncoderError)
 
     # ---- keeping it ----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the bank to a directory, atomically: a crash leaves the old bank or the new one. See `persist`."""
-        from gemjax.memory.persist import save_bank
+        """Write the bank to a directory, atomically: a crash leaves the old bank or the new one. See `persist`.
 
-        save_bank(self, path)
+        Raises: StateError when it cannot be written; what was there is unchanged.
+        """
+        with self._lock:
+            tensors: dict[str, np.ndarray] = {}
+            if self._rows is not None and len(self):
+                moments = self.moments
+                tensors = {
+                    "vectors": self._rows.stored(self._entries.live_rows()),
+                    "moments.count": np.asarray(moments.count).reshape(1),
+                    "moments.mean": np.asarray(moments.mean),
+                    "moments.scatter": np.asarray(moments.scatter),
+                }
+            header = Header(
+                len(self), self.dim, self.config.dtype, self.encoder_name, self._entries.next_id, self.config
+            )
+            saved = Saved(header, tensors, self._entries.live())
+        write_bank(path, saved)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], encoder: Any = None, config: MemoryConfig | None = None) -> Self:
-        """Read a saved bank. Raises StateError for a missing, damaged or newer file, or another encoder's vectors."""
-        from gemjax.memory.persist import load_bank
+        """Read a saved bank. `config` replaces the saved settings (its dtype must be the saved one).
 
-        return load_bank(cls, path, encoder, config)
+        Raises: StateError for a missing, damaged or newer file, or another encoder's vectors.
+        """
+        saved = read_bank(path)
+        header = saved.header
+        config = config or header.config
+        if config.dtype != header.dtype:
+            raise StateError(f"{path}: vectors are stored as {header.dtype}, the given config wants {config.dtype}")
+        if encoder is not None and header.encoder is not None:
+            from gemjax.encoders import as_encoder
+
+            encoder = as_encoder(encoder)
+            if encoder.name != header.encoder:
+                raise StateError(f"{path}: the vectors were made by {header.encoder!r}, not by {encoder.name!r}")
+        bank = cls(encoder, config)
+        bank.encoder_name = header.encoder
+        bank._entries.append(saved.memories)
+        bank._entries.reserve(header.next_id)
+        if header.dim is not None:
+            bank._rows = Rows(header.dim, config.dtype)
+        if saved.memories:
+            assert bank._rows is not None
+            bank._rows.append(bank._rows.as_stored(saved.tensors["vectors"]))
+            count, mean, scatter = (jnp.asarray(saved.tensors[f"moments.{x}"]) for x in ("count", "mean", "scatter"))
+            bank._fitted.replace(kmo.Moments(count[0], mean, scatter))
+        return bank
+
+
+def _alone(rows: np.ndarray, k: int) -> list[list[int]]:
+    """Every memory in a group of its own."""
+    return [[rank] for rank in range(min(k, len(rows)))]

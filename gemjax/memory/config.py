@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Self
 
+import numpy as np
+
 from gemjax.errors import ConfigError
 
 MODELS = ("paper", "isotropic", "diagonal")
@@ -45,9 +47,17 @@ class MemoryConfig:
         ):
             if value not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        for name in ("alpha", "ridge", "energy"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+                raise ConfigError(f"{name} must be a finite number, got {value!r:.40}")
+        if type(self.min_memories) is not int:
+            raise ConfigError(f"min_memories must be an integer, got {self.min_memories!r:.40}")
+        if type(self.auto_refit) is not bool:
+            raise ConfigError(f"auto_refit must be True or False, got {self.auto_refit!r:.40}")
         check_alpha(self.alpha)
-        if not 0 <= self.ridge < float("inf"):
-            raise ConfigError(f"ridge must be a finite number >= 0, got {self.ridge!r}")
+        if not 0 <= self.ridge <= 1e30:
+            raise ConfigError(f"ridge must be a finite number from 0 to 1e30, got {self.ridge!r:.40}")
         if not 0 < self.energy <= 1:
             raise ConfigError(f"energy must lie in (0, 1], got {self.energy!r}")
         if self.min_memories < 2:

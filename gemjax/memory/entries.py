@@ -1,24 +1,16 @@
 """The host side of a bank: ids, texts and metadata of every row, and which rows are alive."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from gemjax.errors import MemoryBankError
-from gemjax.memory.hits import Id
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
-    """One memory."""
-
-    id: Id
-    text: str
-    metadata: Mapping[str, Any] | None
+from gemjax.memory.duplicates import digest
+from gemjax.memory.record import Id, Memory, own_metadata
 
 
 def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Exception]) -> Float[np.ndarray, "n d"]:
@@ -45,13 +37,25 @@ def _plain(id: Any) -> Any:
     return int(id) if isinstance(id, np.integer) else id
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What an addition writes, and from which of its texts."""
+
+    ids: list[Id]
+    added: list[Memory]
+    added_from: list[int]
+    replaced: list[Memory]
+    replaced_from: list[int]
+
+
 class Entries:
     """Entries in row order with tombstones. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry | None] = []
+        self._entries: list[Memory | None] = []
         self._row: dict[Id, int] = {}
         self._next = 0
+        self._digests: dict[bytes, dict[Id, None]] | None = None  # made when first asked for
 
     def __len__(self) -> int:
         return len(self._row)
@@ -69,7 +73,7 @@ class Entries:
         """Smallest integer never given out."""
         return self._next
 
-    def at(self, row: int) -> Entry:
+    def at(self, row: int) -> Memory:
         """The memory in a live row."""
         entry = self._entries[row]
         assert entry is not None, f"row {row} was removed"
@@ -83,7 +87,7 @@ class Entries:
         """Their rows, ascending."""
         return np.fromiter(self._row.values(), np.int64, len(self._row))
 
-    def live(self) -> list[Entry]:
+    def live(self) -> list[Memory]:
         """All memories in the order of insertion."""
         return [entry for entry in self._entries if entry is not None]
 
@@ -96,7 +100,7 @@ class Entries:
             mask[self.live_rows()] = True
         elif callable(where):
             for row, entry in enumerate(self._entries):
-                mask[row] = entry is not None and bool(where(entry.metadata or {}))
+                mask[row] = entry is not None and bool(where(MappingProxyType(entry.metadata or {})))
         elif isinstance(where, Mapping):
             missing = object()
             for row, entry in enumerate(self._entries):
@@ -112,8 +116,9 @@ class Entries:
         texts: Sequence[str],
         ids: Sequence[Id] | None,
         metadata: Sequence[Mapping[str, Any] | None] | None,
-    ) -> list[Entry]:
-        """The entries that would be appended. Raises MemoryBankError; changes nothing."""
+        known: bool = False,
+    ) -> list[Memory]:
+        """The memories that would be appended (with `known` ids may be in the bank). Raises MemoryBankError."""
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise MemoryBankError(f"text {i} must be a non-empty string, got {text!r}")
@@ -126,7 +131,7 @@ class Entries:
         for i, id in enumerate(ids):
             if isinstance(id, bool) or not isinstance(id, str | int):
                 raise MemoryBankError(f"id {i} must be a string or an integer, got {id!r}")
-            if id in self._row:
+            if id in self._row and not known:
                 raise MemoryBankError(f"id {id!r} is already in the bank; remove it first or choose another")
             if id in seen:
                 raise MemoryBankError(f"id {id!r} is given twice in this call")
@@ -135,30 +140,69 @@ class Entries:
             metadata = [None] * len(texts)
         if len(metadata) != len(texts):
             raise MemoryBankError(f"got {len(texts)} texts but metadata for {len(metadata)}")
-        for i, data in enumerate(metadata):
-            if data is not None and not isinstance(data, Mapping):
-                raise MemoryBankError(f"metadata {i} must be a mapping or None, got {type(data).__name__}")
-            if data:
-                try:
-                    json.dumps(dict(data), allow_nan=False)
-                except (TypeError, ValueError) as exc:
-                    raise MemoryBankError(f"metadata {i} cannot be written as JSON: {exc}") from exc
         return [
-            Entry(id, text, None if data is None else dict(data))
-            for id, text, data in zip(ids, texts, metadata, strict=True)
+            Memory(id, text, own_metadata(data, f"metadata {i}"))
+            for i, (id, text, data) in enumerate(zip(ids, texts, metadata, strict=True))
         ]
 
-    def append(self, entries: Iterable[Entry]) -> None:
+    def alike(self, memory: Memory) -> Id | None:
+        """The first memory of the same text and scope, or None."""
+        if self._digests is None:
+            self._digests = {}
+            for other in self.live():
+                self._note_digest(other)
+        return next(iter(self._digests.get(digest(memory.text, memory.scope), ())), None)
+
+    def plan(self, new: Sequence[Memory], on_duplicate: str) -> "Plan":
+        """What an addition does: memories to append, and memories to put in the places of those they repeat."""
+        if on_duplicate == "keep":
+            return Plan([m.id for m in new], list(new), list(range(len(new))), [], [])
+        ids: list[Id] = []
+        writes: dict[Id, tuple[Memory, int]] = {}
+        first: dict[bytes, Id] = {}
+        old: set[Id] = set()
+        for i, memory in enumerate(new):
+            key = digest(memory.text, memory.scope)
+            there = self.alike(memory)
+            id = first.setdefault(key, memory.id if there is None else there)
+            ids.append(id)
+            if there is not None:
+                old.add(there)
+            if (id is memory.id and there is None) or on_duplicate == "replace":
+                writes[id] = (dataclasses.replace(memory, id=id), i)
+        added = [write for id, write in writes.items() if id not in old]
+        replaced = [write for id, write in writes.items() if id in old]
+        return Plan(
+            ids, [m for m, _ in added], [i for _, i in added], [m for m, _ in replaced], [i for _, i in replaced]
+        )
+
+    def _note_digest(self, memory: Memory) -> None:
+        if self._digests is not None:
+            self._digests.setdefault(digest(memory.text, memory.scope), {})[memory.id] = None
+
+    def _forget_digest(self, memory: Memory) -> None:
+        if self._digests is not None:
+            key = digest(memory.text, memory.scope)
+            del self._digests[key][memory.id]
+            if not self._digests[key]:
+                del self._digests[key]
+
+    def append(self, entries: Iterable[Memory]) -> None:
         """Add checked entries behind the last row."""
         for entry in entries:
             self._row[entry.id] = len(self._entries)
             self._entries.append(entry)
+            self._note_digest(entry)
             if isinstance(entry.id, int):
                 self._next = max(self._next, entry.id + 1)
 
     def reserve(self, next_id: int) -> None:
         """Never give out an integer below `next_id` (ids of removed memories are not used again)."""
         self._next = max(self._next, next_id)
+
+    def places(self, ids: Iterable[Id]) -> Int[np.ndarray, "n"]:
+        """Rows of ids that are in the bank, in this order."""
+        return np.array([self._row[id] for id in ids], np.int64)
 
     def rows_of(self, ids: Iterable[Id]) -> Int[np.ndarray, "n"]:
         """Rows of these ids, each once, ascending. Raises MemoryBankError naming unknown ids."""
@@ -172,8 +216,18 @@ class Entries:
     def drop(self, rows: Int[np.ndarray, "n"]) -> None:
         """Put a tombstone on these live rows."""
         for row in rows.tolist():
-            del self._row[self.at(row).id]
+            entry = self.at(row)
+            self._forget_digest(entry)
+            del self._row[entry.id]
             self._entries[row] = None
+
+    def replace(self, entries: Iterable[Memory]) -> None:
+        """Put these in the places of the memories with their ids."""
+        for entry in entries:
+            row = self._row[entry.id]
+            self._forget_digest(self.at(row))
+            self._entries[row] = entry
+            self._note_digest(entry)
 
     def compact(self) -> None:
         """Close the gaps, as `Rows.keep` did."""

@@ -1,34 +1,25 @@
 """A query as one vector for somebody else's index: the words of `MemoryBank.query_vector`."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from jaxtyping import Float
 
-from gemjax.errors import MemoryBankError
-from gemjax.kernels.search import Scores
+from gemjax.kernels.search import Queries, Scores
 from gemjax.memory.hits import QueryVector
 
-if TYPE_CHECKING:
-    from gemjax.memory.bank import MemoryBank
 
-
-def query_vector(bank: "MemoryBank", query: str | Float[np.ndarray, "d"], metric: str, alpha: float) -> QueryVector:
+def query_vector(scores: Scores, prepared: Queries, metric: str, alpha: float, few: bool) -> QueryVector:
     r"""The fused score of a unit memory h is an inner product plus a constant.
 
     With $n(c) = (c - c_0)/R_c$ and $n(r) = (r - r_0)/R_r$ over the bank's memories, and $r = h \cdot w + b$, it is
     $h \cdot (\alpha q/R_c + (1-\alpha) w/R_r)$ plus what does not depend on h.
 
-    Raises: MemoryBankError when the bank is empty or the score is no inner product.
+    Args:
+        scores: both columns of the one query in `prepared`, by the plain ("similarity") form.
+        metric: the score to export.
+        alpha: weight of the cosine.
+        few: there are too few memories for a metric: cosine only.
     """
-    if bank.config.form != "similarity" and alpha < 1:
-        raise MemoryBankError(
-            f"form={bank.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
-        )
-    scores, prepared = bank._columns(query)
     unit, w = np.asarray(prepared.unit[0], np.float64), np.asarray(prepared.transformed[0], np.float64)
     shift = float(prepared.offset[0])
-    few = bool(bank._note())
     if metric == "cosine" or (few and metric == "riemannian"):
         vector, offset = unit, 0.0
     elif metric == "riemannian":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-Id = str | int
+from gemjax.memory.record import Id, Scope, copied
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class Hit:
     """Weight of the cosine that this search used."""
     note: str = ""
     """Why this is not what the settings ask for; empty otherwise."""
+    duplicates: tuple[Id, ...] = ()
+    """Ids of memories that say the same and ranked below this one: folded into it (`search(fold=True)`)."""
+    scope: Scope = ()
+    """Whose memory it is."""
     query: Float[np.ndarray, "d"] | None = dataclasses.field(default=None, repr=False, compare=False)
     """The query's unit vector, for `MemoryBank.explain`."""
 
@@ -40,13 +44,15 @@ class Hit:
             "rank": self.rank,
             "id": self.id,
             "text": self.text,
-            "metadata": None if self.metadata is None else dict(self.metadata),
+            "metadata": copied(self.metadata),
             "score": self.score,
             "cosine": self.cosine,
             "riemannian": self.riemannian,
             "fused": self.fused,
             "alpha": self.alpha,
             "note": self.note,
+            "duplicates": list(self.duplicates),
+            "scope": list(self.scope),
         }
 
 

@@ -16,6 +16,11 @@ def _write(buffer: Float[Array, "n d"], rows: Float[Array, "m d"], start: Int[Ar
     return jax.lax.dynamic_update_slice_in_dim(buffer, rows.astype(buffer.dtype), start, 0)
 
 
+@functools.partial(jax.jit, donate_argnums=0)
+def _put(buffer: Float[Array, "n d"], rows: Float[Array, "m d"], index: Int[Array, "m"]) -> Float[Array, "n d"]:
+    return buffer.at[index].set(rows.astype(buffer.dtype), mode="drop")
+
+
 @functools.partial(jax.jit, static_argnames="capacity")
 def _grow(buffer: Float[Array, "n d"], capacity: int) -> Float[Array, "m d"]:
     return jnp.zeros((capacity, buffer.shape[1]), buffer.dtype).at[: buffer.shape[0]].set(buffer)
@@ -70,11 +75,30 @@ class Rows:
             done += size
         self._count += done  # last, so that a failed write leaves the old rows
 
+    def put(self, index: Int[np.ndarray, "m"], rows: Float[np.ndarray, "m d"]) -> None:
+        """Write these rows in the places of others, each once."""
+        size = capacity_for(len(index))
+        places = np.full(size, self.capacity, np.int32)  # out of range: dropped
+        padded = np.zeros((size, self.dim), np.float32)
+        places[: len(index)], padded[: len(index)] = index, rows
+        self._buffer = _put(self._buffer, jnp.asarray(padded), jnp.asarray(places))
+
     def take(self, index: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m d"]:
         """These rows as stored (rounded to the storage type), float32, on the host."""
         padded = np.zeros(capacity_for(len(index)), np.int32)
         padded[: len(index)] = index
         return np.asarray(_take(self._buffer, jnp.asarray(padded))[: len(index)], np.float32)
+
+    def stored(self, index: Int[np.ndarray, "m"]) -> np.ndarray:
+        """These rows in the storage type, bfloat16 as its bits in uint16: what a file keeps."""
+        rows = self.take(index)
+        return (
+            rows if self.dtype != jnp.bfloat16 else np.asarray(jnp.asarray(rows).astype(jnp.bfloat16)).view(np.uint16)
+        )
+
+    def as_stored(self, saved: np.ndarray) -> np.ndarray:
+        """What `stored` returned, as rows to append."""
+        return saved.view(jnp.bfloat16) if self.dtype == jnp.bfloat16 else saved
 
     def keep(self, index: Int[np.ndarray, "m"]) -> None:
         """Drop all other rows; the kept ones move up in this order. The capacity shrinks to fit."""

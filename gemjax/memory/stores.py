@@ -19,8 +19,8 @@ from jaxtyping import Float
 
 from gemjax.errors import ConfigError, MemoryBankError
 from gemjax.memory.bank import MemoryBank
-from gemjax.memory.entries import Entry
-from gemjax.memory.hits import Id, QueryVector
+from gemjax.memory.hits import QueryVector
+from gemjax.memory.record import Id, Memory
 
 BATCH = 2000
 
@@ -47,9 +47,8 @@ class VectorStore(Protocol):
         ...
 
 
-def _batches(bank: MemoryBank) -> Iterator[tuple[list[Entry], Float[np.ndarray, "n d"]]]:
-    with bank._lock:
-        entries, vectors = bank._entries.live(), bank.vectors()
+def _batches(bank: MemoryBank) -> Iterator[tuple[list[Memory], Float[np.ndarray, "n d"]]]:
+    entries, vectors = bank.contents()
     for start in range(0, len(entries), BATCH):
         yield entries[start : start + BATCH], vectors[start : start + BATCH]
 
@@ -72,7 +71,7 @@ def _hit(id: str, text: str, metadata: str | None, score: float) -> StoreHit:
     return StoreHit(json.loads(id), text, None if metadata is None else json.loads(metadata), score)
 
 
-def _record(entry: Entry) -> tuple[str, str, str | None]:
+def _record(entry: Memory) -> tuple[str, str, str | None]:
     metadata = None if entry.metadata is None else json.dumps(dict(entry.metadata))
     return json.dumps(entry.id), entry.text, metadata
 

@@ -120,6 +120,19 @@ class SentenceTokenizer:
         """The number of tokens of each text, special tokens not counted."""
         return [len(ids) for ids in self.ids(texts)]
 
+    def unread(self, texts: Sequence[str]) -> list[bool]:
+        """Which texts have no letter or digit in any token that the vocabulary knows: they all look alike."""
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        if unknown is None:
+            return [False] * len(texts)
+        blind = [True] * len(texts)
+        for owners, pieces in _calls(texts):
+            for owner, encoding in zip(
+                owners, self._tokenizer.encode_batch(pieces, add_special_tokens=False), strict=True
+            ):
+                blind[owner] &= not any(token != unknown and any(map(str.isalnum, token)) for token in encoding.tokens)
+        return blind
+
 
 def readable(text: str) -> str:
     """`text` with lone surrogates, which no UTF-8 consumer accepts, replaced by U+FFFD."""

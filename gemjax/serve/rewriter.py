@@ -4,8 +4,8 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 
+from gemjax.integrations.document import Document
 from gemjax.integrations.shortener import KEYS, Outcome, Shortener
-from gemjax.serve.document import Document
 from gemjax.serve.encodings import unpacked
 from gemjax.serve.endpoints import Endpoint, scope_of
 from gemjax.serve.ledger import Ledger

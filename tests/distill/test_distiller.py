@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - punctuation of many scripts is meant
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -21,8 +22,8 @@ from tests.distill.conftest import tiny_model
 MODEL = tiny_model()
 ENGLISH = [
     "Caroline: Hey Mel! I went to the support group yesterday, and it was so powerful. What about you?",
-    "Melanie: Wow! That's great. I think the weather in May 2023 was really good because it hardly rained at all.",
-    "Caroline: I know. Although nobody goes there now, Dr. Smith still opens at 10:30 a.m. every single day.",
+    "Melanie: Wow! That's great. I think the weather in May 2023 was really good because it rained once or twice.",
+    "Caroline: I know. Since everybody goes there now, Dr. Smith still opens at 10:30 a.m. every single day.",
 ]
 SCRIPTS = [
     "我喜欢北京的秋天，因为天气很好，人也不多。你呢？我们明天早上九点在学校门口见面吧。",
@@ -74,7 +75,8 @@ def check(out, turns, budget):
         if last is not None and out.status != "unchanged":
             fused = last.turn == turn and not out.text[position - 1].isspace() and not piece[0].isspace()
             dropped = text[last.stop : start] if last.turn == turn else "\n"
-            between = "\n" if "\n" in dropped else " " if any(c.isspace() for c in dropped) else ""
+            meet = all(unicodedata.category(c)[0] in "LMN" or c == "_" for c in (out.text[position - 1], piece[0]))
+            between = "\n" if "\n" in dropped else " " if meet or any(c.isspace() for c in dropped) else ""
             between = between if fused or last.turn != turn else ""
             assert out.text.startswith(between + piece, position)
             position += len(between)
@@ -137,6 +139,7 @@ def test_the_rivals_share_the_interface():
         LLMLingua2(MODEL, weights="/nowhere")
 
 
+HELD = {"not", "but", "although", "nobody", "no"}
 WORDS = [word for text in (*ENGLISH, *SCRIPTS) for word in text.split()]
 DIALOGUES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14).map(" ".join), min_size=1, max_size=3)
 
@@ -155,7 +158,7 @@ def ends(units, head, tail, longer_than):
 @settings(deadline=None, max_examples=60)
 @given(DIALOGUES, st.integers(1, 90), st.sampled_from(["token", "word"]))
 def test_protected_units_outlive_the_others_of_their_sentence(texts, budget, unit):
-    config = dataclasses.replace(DistillConfig.paper(), unit=unit)
+    config = dataclasses.replace(DistillConfig.paper(), unit=unit, fit="trim")
     out = Distiller(MODEL, config).distill(texts, budget)
     units = units_of(read_turns(as_turns(texts), MODEL), unit)
     kept = set(np.flatnonzero(out.kept[units.first[:-1]]))
@@ -169,7 +172,11 @@ def test_protected_units_outlive_the_others_of_their_sentence(texts, budget, uni
 @settings(deadline=None, max_examples=60)
 @given(DIALOGUES, st.integers(1, 120), st.sampled_from([1, 2, 7, 40]), st.sampled_from(["default", "paper", "none"]))
 def test_a_larger_budget_drops_nothing(texts, budget, more, name):
-    """Not a sentence, and not a token of one; `fit="skip"` and the knapsack promise neither."""
+    """Not a sentence, and not a token of one; `fit="skip"` and the knapsack promise neither, nor does a text with
+    sentences that are left out because they must stay whole."""
+    if name != "paper":
+        plain = ([w for w in t.split() if w.isascii() and w.strip(".,!?").lower() not in HELD] for t in texts)
+        texts = [" ".join(words) or "x" for words in plain]
     distiller = Distiller(MODEL, CONFIGS[name])
     few, many = (distiller.distill(texts, b).kept for b in (budget, budget + more))
     assert (few <= many).all()
@@ -272,7 +279,7 @@ def test_multipliers_take_the_larger_of_syntax_and_content():
 
 def test_multipliers_and_scores_are_what_pruning_goes_by():
     config = dataclasses.replace(CONFIGS["none"], filler=None)
-    text = ENGLISH[2]
+    text = "Caroline: I know. Everybody goes there now, Dr. Smith still opens at 10:30 a.m. every single day."
     for multipliers in (None, Multipliers(digit=3.0)):
         out = Distiller(MODEL, dataclasses.replace(config, multipliers=multipliers)).distill(text, 30)
         units = units_of(read_turns(as_turns(text), MODEL), "word")
@@ -330,11 +337,11 @@ def test_scores_are_remembered_by_turn():
 
 
 @pytest.mark.parametrize("text", ["她在上海的妹妹也喜欢我的烤鸭和茶叶。", "ฉันชอบดื่มชาตอนเช้ากับเพื่อนของฉัน"])
-def test_a_sentence_without_blanks_is_cut_off_and_not_picked_from(text):
+def test_a_sentence_without_blanks_is_whole_or_absent(text):
     for budget in range(1, MODEL.count(text), 3):
         for config in (DistillConfig(), DistillConfig(loss="none")):
-            out = Distiller(MODEL, config).distill(text, budget)
-            assert text.startswith(out.text)
+            assert Distiller(MODEL, config).distill(text, budget).text == ""
+            assert Distiller(MODEL, config).distill([text, "Bo."], budget).text in ("", "Bo.")
 
 
 def test_a_header_or_a_full_stop_alone_is_not_kept():

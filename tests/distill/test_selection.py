@@ -29,7 +29,7 @@ def texts_of(units, mask):
 
 def test_the_newest_turn_counts_fully_and_the_oldest_least(units):
     nothing = np.zeros(len(units), bool)
-    made = plan(units, np.full(len(units), 2.0), nothing, 3, dataclasses.replace(CONFIG, oldest=0.6))
+    made = plan(units, np.full(len(units), 2.0), nothing, nothing, 3, dataclasses.replace(CONFIG, oldest=0.6))
     np.testing.assert_allclose(made.scores, 2 * np.array([0.6, 0.8, 1.0])[units.turn], rtol=1e-6)
     np.testing.assert_allclose(made.means, [1.2, 1.6, 2.0], rtol=1e-6)
 
@@ -39,13 +39,13 @@ def test_filler_is_left_out_before_ends_are_protected_and_the_middle_is_measured
     # What the header's last unit holds stays, as the distiller asks.
     spared = np.array([word.lower() in ("the", "very", "really", "bread") for word in words]) & ~units.header
     second, scores = units.turn == 1, np.arange(len(units), dtype=float)
-    made = plan(units, scores, spared, 3, CONFIG)
+    made = plan(units, scores, spared, units.header, 3, CONFIG)
     assert spared[second].sum() == 4
     assert not (made.kept & spared).any()
     assert not (made.protected & spared).any()
     # The full stop is one token at the end; without filler "was" stands before it.
     assert texts_of(units, made.protected & second)[-1] == "."
-    two = plan(units, scores, spared, 3, dataclasses.replace(CONFIG, tail=2))
+    two = plan(units, scores, spared, units.header, 3, dataclasses.replace(CONFIG, tail=2))
     assert texts_of(units, two.protected & second)[-2] == "was"
     # Of what lies between, the half with the highest scores.
     free = np.flatnonzero(second & ~spared & ~made.protected)
@@ -55,9 +55,9 @@ def test_filler_is_left_out_before_ends_are_protected_and_the_middle_is_measured
 def test_headers_are_protected_where_they_are_kept(units):
     nothing = np.zeros(len(units), bool)
     scores = np.where(units.header, 0.0, 1.0)
-    assert plan(units, scores, nothing, 3, CONFIG).kept[units.header].all()
+    assert plan(units, scores, nothing, units.header, 3, CONFIG).kept[units.header].all()
     bare = dataclasses.replace(CONFIG, headers=False, head=0, keep=0.0)
-    assert not plan(units, scores, nothing, 3, bare).kept[units.header].any()
+    assert not plan(units, scores, nothing, nothing, 3, bare).kept[units.header].any()
 
 
 def test_the_word_after_a_header_is_not_a_part_of_it(tiny):

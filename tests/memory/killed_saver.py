@@ -14,27 +14,25 @@ from pathlib import Path
 import numpy as np
 
 from gemjax.memory import persist
-from gemjax.memory.entries import Entry
+from gemjax.memory.config import MemoryConfig
+from gemjax.memory.record import Memory
 
 folder, kills, rng = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
 
 
 def snapshot(value, count):
-    header = {
-        "format": persist.FORMAT, "version": persist.VERSION, "count": count, "dim": 32, "dtype": "float32",
-        "encoder": None, "next_id": count, "config": {},
-    }  # fmt: skip
+    header = persist.Header(count, 32, "float32", None, count, MemoryConfig())
     tensors = {
-        "vectors": np.full((count, 32), value, np.float32),
+        "vectors": np.full((count, 32), value / 32**0.5, np.float32),
         "moments.count": np.array([count], np.int32),
         "moments.mean": np.zeros(32, np.float32),
         "moments.scatter": np.eye(32, dtype=np.float32),
     }
-    return tensors, [Entry(i, f"memory {i} of {value}", None) for i in range(count)], header
+    return persist.Saved(header, tensors, [Memory(i, f"memory {i} of {value}") for i in range(count)])
 
 
-banks = [snapshot(1.0, 2000), snapshot(2.0, 1500)]
-persist._write(folder, *banks[0])
+banks = [snapshot(1.0, 2000), snapshot(-1.0, 1500)]
+persist.write_bank(folder, banks[0])
 inside = 0
 for _ in range(kills):
     mark = folder.parent / "saves"
@@ -45,7 +43,7 @@ for _ in range(kills):
             for i in range(1000):
                 with open(mark, "a") as file:
                     file.write("(")
-                persist._write(folder, *banks[i % 2])
+                persist.write_bank(folder, banks[i % 2])
                 with open(mark, "a") as file:
                     file.write(")")
         finally:
@@ -54,13 +52,11 @@ for _ in range(kills):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     inside += mark.read_text().endswith("(")
-    header = persist._read_header(folder)
-    tensors, entries = persist._read_files(folder, header)
-    value = float(tensors["vectors"][0, 0])
-    expected = banks[0] if value == 1.0 else banks[1]
-    assert all(np.array_equal(tensors[key], expected[0][key]) for key in expected[0])
-    assert entries == expected[1]
-persist._write(folder, *banks[0])
+    found = persist.read_bank(folder)
+    expected = banks[0 if found.tensors["vectors"][0, 0] > 0 else 1]
+    assert all(np.array_equal(found.tensors[key], expected.tensors[key]) for key in expected.tensors)
+    assert found.memories == expected.memories and found.header == expected.header
+persist.write_bank(folder, banks[0])
 left = sorted(path.name for path in folder.iterdir())
 assert len(left) == 4, left  # header, lock, two data files: the left-overs of the killed are gone
 print(inside)

@@ -1,6 +1,7 @@
 """Saving is atomic, loading is strict."""
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from gemjax.errors import StateError
 from gemjax.memory import MemoryBank, MemoryConfig, persist
@@ -115,6 +117,7 @@ def damage(folder, what):
     else:
         field, value = what
         header[field] = value
+        header["digest"] = persist._digest_of({key: part for key, part in header.items() if key != "digest"})
         (folder / "header.json").write_text(json.dumps(header))
 
 
@@ -127,7 +130,7 @@ def damage(folder, what):
         ("header cut", "cannot be read"),
         ("not json", "cannot be read"),
         ("no header", "holds no memory bank"),
-        (("version", 2), "bank version 2; this release reads version 1"),
+        (("version", 3), "bank version 3; this release reads versions 1 and 2"),
         (("format", "other"), "not the header of a memory bank"),
         (("count", 7), "the header says 7"),
         (("count", "7"), "'count' is missing or of a wrong type"),
@@ -136,6 +139,15 @@ def damage(folder, what):
         (("files", {"vectors": {}}), "files.vectors is missing or incomplete"),
         (("files", {"vectors": {"name": "../x", "bytes": 1, "sha256": ""}}), "plain file name"),
         (("dim", 9), "vectors of shape"),
+        (("dim", 10**12), "'dim' is out of range"),
+        (("dim", 0), "'dim' is out of range"),
+        (("count", True), "'count' is missing or of a wrong type"),
+        (("dtype", "bfloat16"), "the vectors are 'bfloat16', the settings say 'float32'"),
+        (("next_id", 3), "not below next_id"),
+        (("config", {"alpha": [1]}), "saved settings cannot be read"),
+        (("config", {"ridge": 10**400}), "saved settings cannot be read"),
+        (("config", {"auto_refit": 1}), "saved settings cannot be read"),
+        (("files", {"vectors": {"name": 3, "bytes": 1, "sha256": ""}}), "plain file name"),
     ],
     ids=str,
 )
@@ -196,3 +208,162 @@ def test_two_processes_saving_at_once_leave_one_whole_bank(tmp_path):
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(bank.vectors(), expected, atol=1e-6)
     assert len(list((tmp_path / "b").iterdir())) == 4
+
+
+def write_over(folder, key, content):
+    """Another content for one data file, with a header that is right about it."""
+    header = json.loads((folder / "header.json").read_text())
+    about = header["files"][key]
+    (folder / about["name"]).write_bytes(content)
+    about["bytes"], about["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+    del header["digest"]
+    header["digest"] = persist._digest_of(header)
+    (folder / "header.json").write_text(json.dumps(header))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"5\n",
+        b"[1]\n",
+        b"[1, 2, 3, 4, 5]\n",
+        b'[true, "t", null]\n',
+        b'[1.5, "t", null]\n',
+        b'[[1], "t", null]\n',
+        b'[0, "", null]\n',
+        b"[0, 7, null]\n",
+        b'[0, "t", [1]]\n',
+        b'[0, "t", {"x": NaN}]\n',
+        b'[0, "t", null, {"y": 1}]\n',
+        b'[0, "t", null, {"created_at": "soon"}]\n',
+        b'[0, "t", null, {"scope": [1]}]\n',
+        b"[" * 100_000 + b"\n",
+        b'[0, "a", null]\n[0, "b", null]\n',
+        b'[0, "\xff", null]\n',
+        b"1" * 5000 + b"\n",
+    ],
+    ids=lambda value: value[:30].decode("latin-1"),
+)
+def test_crafted_memories_are_a_state_error(tmp_path, lines):
+    make_bank(1).save(tmp_path / "b")
+    write_over(tmp_path / "b", "memories", lines)
+    with pytest.raises(StateError):
+        MemoryBank.load(tmp_path / "b")
+
+
+def tensors_of(bank, **changes):
+    moments = bank.moments
+    tensors = {"vectors": bank.vectors(), "moments.count": np.asarray(moments.count).reshape(1),
+               "moments.mean": np.asarray(moments.mean), "moments.scatter": np.asarray(moments.scatter)}  # fmt: skip
+    tensors |= changes
+    return save({key: value for key, value in tensors.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"vectors": np.full((3, 8), np.nan, np.float32)},
+        {"vectors": np.zeros((3, 8), np.float32)},
+        {"vectors": np.eye(3, 8)},
+        {"vectors": np.eye(3, 8).astype(np.int32)},
+        {"vectors": None},
+        {"moments.mean": None},
+        {"moments.scatter": np.full((8, 8), np.inf, np.float32)},
+        {"moments.mean": np.zeros(7, np.float32)},
+        {"moments.count": np.array([4], np.int32)},
+    ],
+    ids=lambda value: "-".join(value),
+)
+def test_crafted_vectors_are_a_state_error(tmp_path, changes):
+    bank = make_bank(3)
+    bank.save(tmp_path / "b")
+    write_over(tmp_path / "b", "vectors", tensors_of(bank))
+    same(MemoryBank.load(tmp_path / "b"), bank)  # the control: only the change is refused
+    write_over(tmp_path / "b", "vectors", tensors_of(bank, **changes))
+    with pytest.raises(StateError):
+        MemoryBank.load(tmp_path / "b")
+    write_over(tmp_path / "b", "vectors", b"\xff" * 64)
+    with pytest.raises(StateError):
+        MemoryBank.load(tmp_path / "b")
+
+
+def test_every_bit_of_the_header_is_covered(tmp_path):
+    bank = make_bank(9, alpha=0.5, ridge=10.0)
+    bank.save(tmp_path / "b")
+    path = tmp_path / "b" / "header.json"
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.choice(len(data) * 8, 400, replace=False):
+        changed = bytearray(data)
+        changed[at // 8] ^= 1 << (at % 8)
+        path.write_bytes(changed)
+        try:
+            loaded = persist.read_bank(tmp_path / "b").header
+        except StateError:
+            continue
+        path.write_bytes(data)
+        assert loaded == persist.read_bank(tmp_path / "b").header  # a flip in a blank: the same bank
+
+
+FOREIGN = ("memories-2019.jsonl", "vectors-backup.npz", ".tmp_notes", "header.json.bak", ".tmpAb12Cd",
+           "vectors-" + "0" * 32 + ".npz", "memories-" + "A" * 32 + ".jsonl")  # fmt: skip
+
+
+def test_only_our_exact_names_are_ever_removed(tmp_path):
+    beside, alone = tmp_path / "beside", tmp_path / "alone"
+    make_bank(4).save(beside)
+    alone.mkdir()
+    for folder in (beside, alone):
+        for name in FOREIGN:
+            (folder / name).write_text("mine")
+    left_over = [beside / f"vectors-{'0' * 32}.safetensors", beside / f"header.json.{'a' * 32}"]
+    for path in left_over:
+        path.write_text("killed")
+    make_bank(5).save(beside)
+    assert len(MemoryBank.load(beside)) == 5 and not any(path.exists() for path in left_over)
+    assert all((beside / name).read_text() == "mine" for name in FOREIGN)
+    with pytest.raises(StateError, match="holds other files"):
+        make_bank(4).save(alone)
+    assert sorted(os.listdir(alone)) == sorted(FOREIGN)
+
+
+@pytest.mark.parametrize("content", [b'{"name": "my web page"}', b"[1]", b"not json"])
+def test_another_programs_header_is_not_written_over(tmp_path, content):
+    (tmp_path / "header.json").write_bytes(content)
+    with pytest.raises(StateError, match="header"):
+        make_bank(2).save(tmp_path)
+    assert os.listdir(tmp_path) == ["header.json"] and (tmp_path / "header.json").read_bytes() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("which", ["header", "vectors"])
+def test_a_pipe_in_a_files_place_is_refused_at_once(tmp_path, which):
+    make_bank(2).save(tmp_path / "b")
+    name = persist._parsed_header(tmp_path / "b")["files"]["vectors"]["name"] if which == "vectors" else "header.json"
+    (tmp_path / "b" / name).unlink()
+    os.mkfifo(tmp_path / "b" / name)
+    with pytest.raises(StateError):
+        MemoryBank.load(tmp_path / "b")
+
+
+def test_a_bank_of_version_1_loads():
+    bank = MemoryBank.load(Path(__file__).with_name("bank_v1"))
+    assert bank.ids == [0, "m1", 2, "m3", 4, "m5", 6, "m7", 8, "m9", "m11"]
+    assert bank.config == MemoryConfig(alpha=0.25, ridge=2.0)
+    vectors = np.delete(np.round(np.random.default_rng(0).standard_normal((12, 4)), 3), 10, axis=0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(bank.vectors(), vectors, atol=1e-6)
+    hit = bank.search(vectors[3], k=1)[0]
+    assert (hit.id, hit.text, hit.metadata) == ("m3", "text 3 é 漢", None)
+    assert bank.add(["new"], vectors=np.ones((1, 4))) == [11]
+
+
+def test_a_bank_cut_under_an_open_reader_is_an_error_at_the_next_load(tmp_path):
+    bank = make_bank(300)
+    bank.save(tmp_path / "b")
+    loaded = MemoryBank.load(tmp_path / "b")
+    vectors = next((tmp_path / "b").glob("vectors-*"))
+    os.truncate(vectors, 100)
+    same(loaded, bank)  # read, not mapped
+    with pytest.raises(StateError, match="truncated"):
+        MemoryBank.load(tmp_path / "b")

@@ -55,10 +55,10 @@ def anthropic_stream(answer):
 def responses_stream(answer):
     number = 0
 
-    def event(name, **fields):
+    def event(kind, **fields):
         nonlocal number
         number += 1
-        return _event({"type": name, "sequence_number": number - 1, **fields}, name)
+        return _event({"type": kind, "sequence_number": number - 1, **fields}, kind)
 
     yield event("response.created", response={**answer, "status": "in_progress", "output": []})
     for index, item in enumerate(answer["output"]):

@@ -144,7 +144,7 @@ def test_packed_requests(shared, name):
     import zstandard
 
     pack = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "br": brotli.compress}[name]
-    agent = history("chat", 40, f"packed-{name}")
+    agent = history("chat", 40, f"packed-{name}", task=f"A task packed with {name}")
     headers = {**agent.all_headers(), "content-encoding": name}
     with shared.client() as client:
         short = history("chat", 3, f"packed-{name}", task="another task")

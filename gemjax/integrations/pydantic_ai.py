@@ -1,0 +1,84 @@
+"""pydantic-ai: a capability whose requests are shorter than the history it keeps."""
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gemjax.history import HistoryCompressor
+from gemjax.integrations.shortener import Shortener, shortener_of
+
+if TYPE_CHECKING:
+    from pydantic_ai.capabilities import AbstractCapability
+
+
+def capability(compressor: HistoryCompressor | Shortener | None = None) -> "AbstractCapability[Any]":
+    """For `Agent(..., capabilities=[capability()])`: the model gets fewer messages, the history keeps them all.
+
+    Conversations are told apart by pydantic-ai's conversation id and by their histories.
+    """
+    from pydantic_ai.capabilities import AbstractCapability
+
+    shortener = shortener_of(compressor)
+
+    @dataclasses.dataclass
+    class GEMCapability(AbstractCapability[Any]):
+        async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+            given = request_context.messages
+            kept = await asyncio.to_thread(
+                shortener.kept,
+                given,
+                lambda: [_wire(message) for message in given],
+                format="anthropic",
+                scope=ctx.conversation_id,
+            )
+            return request_context if kept is given else dataclasses.replace(request_context, messages=kept)
+
+    return GEMCapability()
+
+
+def _wire(message: Any) -> dict[str, Any]:
+    """One of the framework's messages as one Messages message: a turn, or its results with what the user added."""
+    if message.kind == "response":
+        return {"role": "assistant", "content": [_said(part) for part in message.parts]}
+    parts = [_asked(part) for part in message.parts]
+    # The framework may put a prompt before results; the format wants results first.
+    parts.sort(key=lambda part: part["type"] != "tool_result")
+    return {"role": "user", "content": parts or [{"type": "text", "text": "(instructions)"}]}
+
+
+def _said(part: Any) -> dict[str, Any]:
+    kind = part.part_kind
+    if kind == "tool-call":
+        return {"type": "tool_use", "id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+    if kind == "thinking":
+        # Bound to its prefix where Anthropic signed it; others' signatures stand for themselves.
+        signed = part.signature if part.provider_name in ("anthropic", "bedrock") else None
+        return {"type": "thinking", "thinking": part.content, "signature": signed}
+    return {"type": "text", "text": part.content} if kind == "text" and part.content else _opaque(kind)
+
+
+def _asked(part: Any) -> dict[str, Any]:
+    kind = part.part_kind
+    if kind == "tool-return":
+        return _result(part, part.model_response_str(), False)
+    if kind == "retry-prompt":
+        if part.tool_name is not None:
+            return _result(part, part.model_response(), True)
+        return {"type": "text", "text": part.model_response()}
+    if kind in ("user-prompt", "system-prompt"):
+        content = part.content
+        texts = (
+            [content]
+            if isinstance(content, str)
+            else [p if isinstance(p, str) else f"[{type(p).__name__}]" for p in content]
+        )
+        return {"type": "text", "text": "\n".join(texts) or "(empty)"}
+    return _opaque(kind)
+
+
+def _result(part: Any, text: str, failed: bool) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": text, "is_error": failed}
+
+
+def _opaque(kind: str) -> dict[str, Any]:
+    return {"type": "text", "text": f"[{kind}]"}

@@ -1,0 +1,69 @@
+"""pydantic-ai with our capability: run, run_sync and run_stream, on OpenAI's and Anthropic's models."""
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+
+import pydantic_ai
+
+from gemjax.integrations.pydantic_ai import capability
+from tests.provider.script import work as run_step
+
+
+def agent(provider, key, *capabilities, anthropic=False):
+    if anthropic:
+        from pydantic_ai.models.anthropic import AnthropicModel as Model
+        from pydantic_ai.providers.anthropic import AnthropicProvider as Maker
+    else:
+        from pydantic_ai.models.openai import OpenAIChatModel as Model
+        from pydantic_ai.providers.openai import OpenAIProvider as Maker
+    base = provider.url if anthropic else f"{provider.url}/v1"
+    model = Model("scripted", provider=Maker(api_key=key, base_url=base))
+    made = pydantic_ai.Agent(model, instructions="Be exact.", capabilities=capabilities)
+
+    @made.tool_plain
+    def work(step: int) -> str:
+        """Do one step."""
+        return run_step(step)
+
+    return made
+
+
+LIMITS = {"usage_limits": None}
+
+
+def run(made, mode="sync"):
+    limits = pydantic_ai.UsageLimits(request_limit=None)
+    task = "Go through the steps."
+    if mode == "sync":
+        return made.run_sync(task, usage_limits=limits).all_messages()
+
+    async def go():
+        if mode == "async":
+            return (await made.run(task, usage_limits=limits)).all_messages()
+        async with made.run_stream(task, usage_limits=limits) as result:
+            await result.get_output()
+            return result.all_messages()
+
+    return asyncio.run(go())
+
+
+@pytest.fixture(scope="module")
+def whole(provider):
+    run(agent(provider, "whole"))
+    return "whole"
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "stream"])
+def test_openai(provider, gem, compare, whole, mode):
+    messages = run(agent(provider, mode, capability(gem)), mode)
+    assert len(messages) == 2 + 2 * provider.calls, "the history is whole"
+    compare(mode, whole)
+
+
+def test_anthropic(provider, gem, compare):
+    run(agent(provider, "claude", capability(gem), anthropic=True))
+    run(agent(provider, "claude-whole", anthropic=True))
+    compare("claude", "claude-whole")
