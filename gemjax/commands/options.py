@@ -6,8 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from gemjax.errors import ConfigError
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy
+from gemjax.history.price_list import prices_named
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +17,11 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delta", type=float, metavar="X", help="largest share of characters to remove, 0 to 1")
     parser.add_argument(
         "--prices",
-        metavar="R,W,U",
+        metavar="R,W,U|MODEL",
         type=prices,
         default=(0.1, 1.25, 1.0),
-        help="prices of cached, newly cached and uncached input (default 0.1,1.25,1.0)",
+        help="prices of cached, newly cached and uncached input, or a model such as claude-opus-5.5 or "
+        "claude-opus-5.5-1h (default 0.1,1.25,1.0)",
     )
 
 
@@ -28,7 +31,12 @@ def add_encoder_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prices(text: str) -> tuple[float, float, float]:
-    """`R,W,U` as three numbers >= 0."""
+    """`R,W,U` as three numbers >= 0, or the name of a model whose prices are known."""
+    if "," not in text:
+        try:
+            return prices_named(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
     try:
         read, write, uncached = (float(part) for part in text.split(","))
     except ValueError:

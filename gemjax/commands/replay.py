@@ -22,10 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delta", type=float, metavar="X", help="largest share of characters to remove, 0 to 1")
     parser.add_argument(
         "--prices",
-        metavar="R,W,U",
+        metavar="R,W,U|MODEL",
         type=prices,
         default=(0.1, 1.25, 1.0),
-        help="prices of cached, newly cached and uncached input (default 0.1,1.25,1.0)",
+        help="prices of cached, newly cached and uncached input, or a model such as claude-opus-5.5 or "
+        "claude-opus-5.5-1h (default 0.1,1.25,1.0)",
     )
     parser.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
     parser.add_argument("--json", action="store_true", help="print one object: methods, trajectories")

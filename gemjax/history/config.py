@@ -31,6 +31,8 @@ class GEMConfig:
             it to the provider (the request says so, or you promise it), and the lost thinking counts in the price;
             `"strip"` leaves all thinking that is older than the rewrite out of what goes out, then and ever after;
             `"hold"` does not rewrite; `"ignore"` is for models that do not check.
+        archive_blocks: dropped exchanges that `recall` can find again, a session; the oldest are forgotten first. 0
+            keeps none.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """
@@ -44,6 +46,7 @@ class GEMConfig:
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
     bound_thinking: BoundThinking = "auto"
+    archive_blocks: int = 20_000
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
@@ -69,6 +72,8 @@ class GEMConfig:
             value = getattr(self, field)
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ConfigError(f"{field} must be a positive integer, got {value!r}")
+        if type(self.archive_blocks) is not int or not 0 <= self.archive_blocks < 2**31:
+            raise ConfigError(f"archive_blocks must be an integer >= 0, got {self.archive_blocks!r}")
         if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
             raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
         check_delta(self.effective_delta)

@@ -160,7 +160,7 @@ def fuse(
     return alpha * norm(cosine, *cosine_range) + (1 - alpha) * norm(riemannian, *riemannian_range)
 
 
-def _best_rows(key: Float[Array, "n q"], k: int) -> Int[Array, "q k"]:
+def best_rows(key: Float[Array, "n q"], k: int) -> Int[Array, "q k"]:
     """Rows of the k largest keys of every column, best first, ties to the lower row; k <= n.
 
     In two levels. Take the k groups of 64 consecutive rows with the largest maxima (ties to the lower group): a row
@@ -202,7 +202,7 @@ def _local_top_k(
         return jnp.where(alpha >= 1, c, jnp.where(alpha <= 0, r, fuse(c, r, cos_range, rie_range, alpha)))
 
     key = ranking(cos, rie) - penalty[:, None]
-    rows = _best_rows(key, k)
+    rows = best_rows(key, k)
     column = jnp.arange(rows.shape[0])[:, None]
     valid = eligible[rows]
     picked = [jnp.where(valid, x[rows, column], 0) for x in (cos, rie)]
@@ -341,6 +341,7 @@ __all__ = [
     "Queries",
     "Scores",
     "TopK",
+    "best_rows",
     "fuse",
     "memory_norms",
     "prepare_queries",
