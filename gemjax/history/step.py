@@ -18,7 +18,7 @@ from gemjax.history.rebuilding import Rebuilt, rebuild
 from gemjax.history.records import Block
 from gemjax.history.result import CompressionResult, EncoderUsage, Status
 from gemjax.history.session import Session
-from gemjax.history.signals import BlockSignals, signals
+from gemjax.history.signals import BlockSignals, RequestWork, signals
 from gemjax.history.vectors import SharedEncoder
 
 Keep = Callable[[Block], bool]
@@ -119,8 +119,9 @@ def _signals(session: Session, parsed: Parsed) -> list[BlockSignals]:
     """What each block wrote, touched, read and reported; blocks that are gone are forgotten."""
     known = session.signals
     if known.keys() != {b.key for b in parsed.blocks}:
-        known = {b.key: known.get(b.key) or signals(b.content) for b in parsed.blocks}
-        session.signals = known
+        request = RequestWork()  # the newest first: what they did matters most, should the account run out
+        found = {b.key: known.get(b.key) or signals(b.content, request) for b in reversed(parsed.blocks)}
+        known = session.signals = found
     return [known[b.key] for b in parsed.blocks]
 
 
