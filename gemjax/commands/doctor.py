@@ -96,7 +96,7 @@ def _encoder() -> dict[str, str]:
 
     try:
         encoder = default_encoder()
-    except GemjaxError as error:
+    except (GemjaxError, RuntimeError) as error:  # where JAX cannot start, "devices" says why
         return {"status": f"missing: {error}"}
     return {"name": encoder.name, "dimensions": str(encoder.dim), "found": str(getattr(encoder, "source", "unknown"))}
 

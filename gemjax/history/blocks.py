@@ -22,6 +22,7 @@ from gemjax.history.formats.base import kind, problem
 from gemjax.history.formats.marks import count_marks, too_many_marks, unmarked
 from gemjax.history.problems import Problem
 from gemjax.history.records import Block, BlockContent
+from gemjax.history.thinking import binding_warnings
 
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _DIGEST_BYTES = 16
@@ -311,7 +312,9 @@ def validate(request: Any, *, format: str = "auto", warnings: bool = False) -> l
     Raises: `ConfigError` for an unknown `format`. Nothing else: what is wrong with the request is in the list.
     """
     parsed = parse(request, format)
-    found = parsed.problems + (parsed.warnings if warnings else [])
+    found = list(parsed.problems)
+    if warnings:
+        found += [*parsed.warnings, *binding_warnings(request, parsed.format, parsed.messages)]
     return sorted(found, key=lambda p: p.index)
 
 
