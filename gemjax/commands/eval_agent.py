@@ -6,6 +6,7 @@ from typing import Any
 
 from gemjax.commands.files import check_writable, print_json, report_to
 from gemjax.commands.options import add_encoder_options, encoder_from, prices, vector_directory
+from gemjax.errors import ConfigError
 
 
 def add_arguments(sets: Any) -> None:
@@ -27,6 +28,8 @@ def add_arguments(sets: Any) -> None:
         "--calls", type=int, default=120, metavar="N", help="pad chains to this many calls (default 120)"
     )
     parser.add_argument("--width", type=int, default=20, metavar="N", help="tasks worked on at a time (default 20)")
+    parser.add_argument("--endpoint", metavar="URL", help="let a model act: an endpoint for OpenAI's chat completions")
+    parser.add_argument("--model", metavar="NAME", help="the model's name there (its key: OPENAI_API_KEY)")
     parser.add_argument("--json", action="store_true", help="print one object")
     parser.add_argument("-o", "--output", metavar="FILE", help="also write the object to this file")
     add_encoder_options(parser)
@@ -36,9 +39,13 @@ def add_arguments(sets: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     check_writable(arguments.output)
 
+    if bool(arguments.endpoint) != bool(arguments.model):
+        raise ConfigError("--endpoint and --model go together")
+
     from rich.console import Console
 
     from gemjax.encoders import CachedEncoder, as_encoder
+    from gemjax.evaluation.agent.model import Endpoint
     from gemjax.evaluation.agent.run import DEFAULT, run
     from gemjax.evaluation.replay import Prices
 
@@ -52,9 +59,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             Prices(*arguments.prices),
             least_calls=arguments.calls,
             width=arguments.width,
+            model=Endpoint(arguments.endpoint, arguments.model) if arguments.endpoint else None,
             progress=status.update,
         )
-    report = {"encoder": encoder.name, "prices": list(arguments.prices), "chains": [c.to_json() for c in chains]}
+    report = {
+        "actor": arguments.model or "script",
+        "encoder": encoder.name,
+        "prices": list(arguments.prices),
+        "chains": [c.to_json() for c in chains],
+    }
     shown = print_json if arguments.json else _print
     report_to(arguments.output, json.dumps(report, indent=1) + "\n", lambda: shown(report))
     return 0
@@ -65,7 +78,7 @@ def _print(report: dict[str, Any]) -> None:
 
     from gemjax.terminal import print_table, report_console
 
-    table = Table(title="AgentDojo, tasks interleaved; cost as a share of sending everything, all calls included")
+    table = Table(title="AgentDojo; cost as a share of sending everything, all calls included")
     heads = (
         "tasks passed",
         "calls",

@@ -10,7 +10,8 @@ import numpy as np
 from gemjax.errors import ConfigError
 from gemjax.evaluation.agent.actor import Actor, Answer, Messages, Tally
 from gemjax.evaluation.agent.dojo import SUITES, Suite
-from gemjax.evaluation.agent.schedule import LEAST_CALLS, WIDTH, interleaved, long_reads
+from gemjax.evaluation.agent.model import Model, converse
+from gemjax.evaluation.agent.schedule import LEAST_CALLS, WIDTH, Move, interleaved, long_reads
 from gemjax.evaluation.replay import EstimatedTokens, Ledger, Method, Moment, Prices, Reference, Sizer, Trajectory, Turn
 from gemjax.evaluation.replay.compressed import Compressed, MeteredEncoder
 from gemjax.evaluation.replay.replay import REFERENCE, methods_named
@@ -57,6 +58,7 @@ def run(
     *,
     least_calls: int = LEAST_CALLS,
     width: int = WIDTH,
+    model: Model | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Chain]:
     """Run AgentDojo's tasks under each method; see docs/agent.md.
@@ -68,6 +70,7 @@ def run(
         prices: of the bill, which the cost-aware policy is told.
         least_calls: a chain is padded with long reads to this many calls.
         width: tasks that are worked on at a time.
+        model: acts in the place of the script, one task after another; `least_calls` and `width` are then not used.
         progress: called with what is being run.
 
     Raises: `ConfigError` for unknown names, or where AgentDojo is not installed.
@@ -78,15 +81,19 @@ def run(
         _method(name, prices)
     found = []
     for suite in (Suite(name) for name in dict.fromkeys(chosen)):
-        reads = long_reads(suite.worlds())
-        lengths = [len(world.calls) for world in suite.worlds()]
-        moves = interleaved(lengths, reads, least_calls, width)
+        moves: list[Move] = []
+        if model is None:
+            lengths = [len(world.calls) for world in suite.worlds()]
+            moves = interleaved(lengths, long_reads(suite.worlds()), least_calls, width)
         for name in methods:
             if progress is not None:
                 progress(f"{suite.name}, {name}")
             sender = Sender(_method(name, prices), encoder, prices, suite.tools(), name.endswith(RECALL))
-            actor = Actor(suite.worlds(), sender.forward, sender.answer, sender.recall_name)
-            tally = actor.run(moves, suite.worlds())
+            if model is None:
+                actor = Actor(suite.worlds(), sender.forward, sender.answer, sender.recall_name)
+                tally = actor.run(moves, suite.worlds())
+            else:
+                tally = converse(suite.worlds(), model, sender.tools, sender.forward, sender.answer)
             totals = sender.ledger.totals
             found.append(Chain(suite.name, name, tally, totals.requests, totals.chars, totals.cost))
     return found
@@ -128,6 +135,12 @@ class Sender:
             self.answer = method.compressor.answer
         self.ledger = Ledger(self._template, "messages", Sizer(counter), prices)
         self._count = 0
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """What the agent's model is offered, the recall tool included."""
+        offered: list[dict[str, Any]] = self._template["tools"]
+        return offered
 
     def forward(self, messages: Messages) -> Messages:
         """What the method sends of a history; it is added to the bill."""

@@ -28,7 +28,7 @@ SAVED_CHARS = 500_000
 LEAST_COSINE = 0.25
 """Below this, an exchange that shares no telling letters with the query is not what was asked for."""
 
-_POOL = 64
+_POOL = 32
 """Candidates from each of the two rankings."""
 
 _WEIGHTS = {"letters": 1.0, "meaning": 0.5}
