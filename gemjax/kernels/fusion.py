@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gemjax.kernels import search as ks
-from gemjax.kernels._checks import require_shape
+from gemjax.kernels._checks import require
 
 Range = tuple[Float[Array, "q"], Float[Array, "q"]]
 
@@ -138,7 +138,7 @@ def joined_search(
     """The k best of the eligible rows for every query by the joined score.
 
     Args:
-        vectors, eligible, count, queries, norms, form: as `search.search`.
+        vectors, eligible, count, queries, norms, form: as `search.fused_search`.
         alpha: weight of the cosine in the meaning (Eq. 2), 0 to 1.
         channels: what is known beside the vectors.
         weights: of those channels.
@@ -150,11 +150,11 @@ def joined_search(
     """
     n = vectors.shape[0]
     q = queries.unit.shape[0]
-    require_shape("channels.lexical", channels.lexical, (n, q))
-    require_shape("channels.bonus", channels.bonus, (n, q))
-    require_shape("channels.session", channels.session, (n,))
+    require("channels.lexical", channels.lexical, (n, q))
+    require("channels.bonus", channels.bonus, (n, q))
+    require("channels.session", channels.session, (n,), "int")
     if not 1 <= k <= n:
-        raise ValueError(f"k must lie in 1..{n} (the number of rows), got {k}")
+        raise ValueError(f"`k` is {k}; expected 1 to {n}, the number of rows")
     scores = ks.score_columns(vectors, eligible, count, queries, norms, form=form)
     meaning, cosine_range, riemannian_range = _meaning(scores, alpha)
     joined = jnp.where(eligible[:, None], join(meaning, channels, eligible, weights), -jnp.inf)

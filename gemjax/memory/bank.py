@@ -16,6 +16,7 @@ from gemjax.errors import EncoderError, MemoryBankError, StateError
 from gemjax.kernels import metric as km
 from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
+from gemjax.kernels.host import power_of_two
 from gemjax.memory.config import MemoryConfig, check_alpha
 from gemjax.memory.entries import About, Entries, unit_vectors
 from gemjax.memory.explain import explain_hit
@@ -462,7 +463,7 @@ class MemoryBank:
     def _batch_size(self, wanted: int, floats: int) -> int:
         assert self._rows is not None
         most = max(1, SCORE_BYTES // (4 * floats * self._rows.capacity))
-        return min(1 << (most.bit_length() - 1), 1 << (wanted - 1).bit_length())
+        return min(1 << (most.bit_length() - 1), power_of_two(wanted))
 
     def _alpha(self, alpha: float | None, metric: str) -> float:
         if metric not in METRICS:

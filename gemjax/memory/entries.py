@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from gemjax.errors import MemoryBankError
+from gemjax.kernels.host import unit_rows_host
 from gemjax.memory.duplicates import digest
 from gemjax.memory.record import Id, Memory, Scope, moment, own_metadata, scope_of
 
@@ -25,11 +26,12 @@ def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Excepti
     name = what or "vector"
     if not finite.all():
         raise error(f"{name} {int(np.argmin(finite))} has a NaN or infinite component")
-    # float64: a row of tiny or huge float32 numbers has a norm that float32 cannot square.
-    norms = np.linalg.norm(out.astype(np.float64), axis=1)
-    if not norms.all():
-        raise error(f"{name} {int(np.argmin(norms))} has a zero vector: it has no direction and could never be found")
-    return np.asarray(out / norms[:, None], np.float32)
+    directed = out.any(axis=1)
+    if not directed.all():
+        raise error(
+            f"{name} {int(np.argmin(directed))} has a zero vector: it has no direction and could never be found"
+        )
+    return unit_rows_host(out)
 
 
 def _plain(id: Any) -> Any:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from gemjax.kernels import fusion as kf
 from gemjax.kernels import metric as km
 from gemjax.kernels import search as ks
+from gemjax.kernels.host import power_of_two
 from gemjax.memory.config import MemoryConfig
 from gemjax.memory.entries import Entries
 from gemjax.memory.folding import Folding
@@ -58,7 +59,7 @@ def find(
     view: View, unit: Float[np.ndarray, "q d"], texts: Sequence[str | None], lexicon: Lexicon | None, wanted: Wanted
 ) -> list[list[Hit]]:
     """The hits of a few queries at once. `lexicon` is given when the ranking is the hybrid one."""
-    size = 1 << (len(unit) - 1).bit_length()
+    size = power_of_two(len(unit))
     padded = np.zeros((size, unit.shape[1]), np.float32)
     padded[: len(unit)] = unit
     queries = prepare(view.metric, padded)
@@ -66,11 +67,11 @@ def find(
     folding = Folding(view.entries, view.rows) if wanted.fold else None
     looked_at = wanted.k
     while True:
-        bucket = min(view.rows.capacity, max(16, 1 << (looked_at - 1).bit_length()))
+        bucket = min(view.rows.capacity, power_of_two(looked_at, 16))
         common = (view.rows.buffer, view.eligible, jnp.int32(len(view.rows)), queries, jnp.float32(wanted.alpha))
         top: Any
         if channels is None:
-            top = ks.search(*common, view.norms, k=bucket, form=view.form)
+            top = ks.fused_search(*common, view.norms, k=bucket, form=view.form)
         else:
             top = kf.joined_search(*common, channels, weights_of(view.config), view.norms, k=bucket, form=view.form)
         top = type(top)(*(np.asarray(x)[: len(unit)] for x in top))

@@ -28,7 +28,7 @@ SAVED_CHARS = 500_000
 LEAST_COSINE = 0.25
 """Below this, an exchange that shares no telling letters with the query is not what was asked for."""
 
-_POOL = 64
+_POOL = 32
 """Candidates from each of the two rankings."""
 
 _WEIGHTS = {"letters": 1.0, "meaning": 0.5}
@@ -50,6 +50,7 @@ class _Entry:
     chars: int
     vector: np.ndarray | None
     number: int | None = None
+    paths: tuple[str, ...] = ()
 
 
 class Archive:
@@ -71,7 +72,7 @@ class Archive:
         self._seen: set[str] = set()
         self._chars = 0
         self._blocks: Sequence[Block] | None = None
-        self._dropped: Collection[int] = ()
+        self._forwarded: Collection[int] = ()
         self._letters = LetterIndex()
         self._keys: dict[int, str] = {}
         self._bank: Any = None
@@ -83,20 +84,21 @@ class Archive:
     # ---- keeping -------------------------------------------------------------------------------------------------
 
     def keep(
-        self, blocks: Sequence[Block], dropped: Collection[int], vectors: np.ndarray, names: Collection[str]
+        self, blocks: Sequence[Block], forwarded: Collection[int], vectors: np.ndarray, names: Collection[str]
     ) -> None:
         """Remember what one request leaves out. Never raises: the request must go out.
 
         Args:
             blocks: all blocks of the request.
-            dropped: indices of those that are not forwarded.
+            forwarded: indices of those that are forwarded; the others are dropped.
             vectors: a row a block, as the compressor encoded them, `[>= len(blocks), d]`.
             names: of the recall tool, whose answers are no originals.
         """
         if not self.most or self.broken:
             return
         try:
-            self._blocks, self._dropped = blocks, dropped
+            self._blocks, self._forwarded = blocks, forwarded
+            dropped = set(range(len(blocks))).difference(forwarded)
             for i in sorted([i for i in dropped if blocks[i].key not in self._seen]):
                 block = blocks[i]
                 self._seen.add(block.key)
@@ -135,6 +137,7 @@ class Archive:
             return
         for key in new:
             entry = self._entries[key]
+            entry.paths = signals(entry.content).touches
             entry.number = self._letters.add(_text(entry.content))
             self._keys[entry.number] = key
         from gemjax.memory import MemoryBank, MemoryConfig
@@ -228,8 +231,7 @@ class Archive:
         """Keys of archived exchanges that came back and are forwarded now."""
         if self._blocks is None:
             return set()
-        dropped = set(self._dropped)
-        return {b.key for b in self._blocks if b.index not in dropped and b.key in self._entries}
+        return self._entries.keys() & {self._blocks[i].key for i in self._forwarded}
 
     def _rendered(
         self,
@@ -258,7 +260,7 @@ class Archive:
                 part = cut(text, query, room)
             if not part:
                 continue
-            content, paths = entry.content, signals(entry.content).touches
+            content, paths = entry.content, entry.paths
             written = f"{head}\n{part}"
             tools = tuple(_tools(content))
             out.append(Recalled(entry.position, key, content.label, tools, paths, written, part == text, by, score))

@@ -38,9 +38,9 @@ class Archives:
     def keep(self, session: str, blocks: Sequence[Block], result: CompressionResult, vectors: np.ndarray) -> None:
         """Remember what a request left out. Never raises. `vectors` has a row for each of `blocks`."""
         lock, archive = self._of(session)
-        dropped = set(range(len(blocks))).difference(result.forwarded) if result.status == "compressed" else ()
+        forwarded = result.forwarded if result.status == "compressed" else range(len(blocks))
         with lock:
-            archive.keep(blocks, dropped, vectors, self._names)
+            archive.keep(blocks, forwarded, vectors, self._names)
 
     def recall(
         self,
