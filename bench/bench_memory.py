@@ -54,7 +54,7 @@ class Problem:
         """Everything a search does from unit query vectors to the ten best: transform, one pass, fusion, top-k."""
         prepared = prepare(self.metric, self.queries[:q])
         return jax.block_until_ready(
-            ks.search(self.vectors, self.eligible, self.count, prepared, jnp.float32(0.5), k=16)
+            ks.fused_search(self.vectors, self.eligible, self.count, prepared, jnp.float32(0.5), k=16)
         )
 
 
@@ -147,7 +147,7 @@ def main() -> None:
     def ours() -> object:
         prepared = prepare(problem.metric, problem.queries[:1])
         return jax.block_until_ready(
-            ks.search(vectors, eligible, jnp.int32(n), prepared, jnp.float32(0.0), norms, k=16, form="distance")
+            ks.fused_search(vectors, eligible, jnp.int32(n), prepared, jnp.float32(0.0), norms, k=16, form="distance")
         )
 
     a, b, ratio = paired(ours, lambda: cdist(query, part, "mahalanobis", VI=precision), 5)

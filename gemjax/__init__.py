@@ -53,10 +53,12 @@ __all__ = [
     "StateError",
     "WeightsError",
     "__version__",
+    "kernels",
     "validate",
 ]
 
 if TYPE_CHECKING:
+    from gemjax import kernels
     from gemjax.distill import DistillConfig, Distiller
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
@@ -74,10 +76,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "kernels":
+        return importlib.import_module("gemjax.kernels")
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'gemjax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC])
+    return sorted([*globals(), *_PUBLIC, "kernels"])

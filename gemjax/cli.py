@@ -1,21 +1,37 @@
-"""The `gemjax` command. Each command imports what it needs when it runs, so that `--help` is instant."""
+"""The `gemjax` command. Each command imports what it needs when it runs, so that `--help` is instant.
 
-import argparse
+Signals have their handlers before anything else is imported, and whatever happens in a command ends in one line and a
+status: commands only raise, and know nothing of this.
+"""
+
 import io
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gemjax import __version__
-from gemjax.errors import GemjaxError
+from gemjax.commands.process import (
+    Interrupts,
+    complain,
+    discard_output,
+    leave_promptly,
+    open_streams,
+    place_of,
+    short_warnings,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+TRACEBACK = "GEMJAX_TRACEBACK"
+"""Set in the environment, it shows where an error came from instead of one line."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> "argparse.ArgumentParser":
     """The command line's grammar; each command module adds its own arguments."""
+    import argparse
+
+    from gemjax import __version__
     from gemjax.commands import compress, distill, doctor, eval, index, models, replay, search, serve, validate
 
     top = argparse.ArgumentParser(
@@ -35,56 +51,66 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns: the exit status: 0 done, 1 the check failed, 2 bad input, 130 interrupted, 143 ended by SIGTERM, which
-        like Ctrl-C keeps what is finished.
+    Args:
+        argv: the words after `gemjax`; None for the program itself, whose own arguments they then are.
+
+    Returns: the exit status: 0 done, 1 the check failed, 2 bad input or surroundings, 70 a defect of gemjax, 130
+        interrupted, 141 the reader of the output went away, 143 ended by SIGTERM, which like Ctrl-C keeps what is
+        finished.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal or file that cannot show a character gets its code, not a traceback.
-            stream.reconfigure(errors="backslashreplace")
-    arguments = parser().parse_args(argv)
-    with _terminations() as received:
-        status = _status(arguments)
-    return 143 if status == 130 and received else status
+    with Interrupts() as interrupts, short_warnings():
+        try:
+            status = _run(argv, interrupts)
+        except KeyboardInterrupt:  # a second one, while the first was dealt with
+            status = interrupts.status
+        if argv is None:
+            leave_promptly(status, bool(interrupts.received))
+    return status
 
 
-@contextmanager
-def _terminations() -> Iterator[list[int]]:
-    """While this lasts SIGTERM does what Ctrl-C does; the list fills with the signals that came.
-
-    Only the main thread may set handlers, and who ignores the signal has asked for that.
-    """
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
-        yield received
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+def _run(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     try:
-        yield received
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    from gemjax.commands.files import one_line
-
-    try:
-        return int(arguments.run(arguments))
+        open_streams()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A terminal or file that cannot show a character gets its code, not a traceback.
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            arguments = parser().parse_args(argv)
+            status = int(arguments.run(arguments))
+        finally:
+            sys.stdout.flush()  # what cannot be written shows here, not when Python ends
+        return interrupts.status if status == 130 else status
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # whoever read it has seen enough
         return 141
-    except (GemjaxError, OSError) as error:
-        print(f"gemjax: {one_line(error)}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
-        print("gemjax: interrupted", file=sys.stderr)
-        return 130
+        complain("interrupted")
+        return interrupts.status
+    except Exception as error:
+        return _failed(error, interrupts)
+
+
+def _failed(error: Exception, interrupts: Interrupts) -> int:
+    """One line for an error, and its status. What fails after an interrupt failed because of it."""
+    if os.environ.get(TRACEBACK):
+        raise error
+    if isinstance(error, OSError):
+        discard_output()
+    if interrupts.received:
+        complain("interrupted")
+        return interrupts.status
+    from gemjax.commands.files import one_line
+    from gemjax.errors import GemjaxError
+
+    if isinstance(error, GemjaxError | OSError):
+        complain(one_line(error))
+        return 2
+    if isinstance(error, MemoryError):
+        complain("out of memory")
+        return 2
+    complain(f"internal error ({place_of(error)}): {type(error).__name__}: {one_line(error)}; {TRACEBACK}=1 shows more")
+    return 70
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@ import argparse
 import dataclasses
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemjax.commands.files import print_json
+from gemjax.commands.files import print_json, read_bytes
 from gemjax.commands.options import start_jax
 from gemjax.errors import RequestError
 
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: str, name: str) -> str:
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

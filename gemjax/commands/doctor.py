@@ -1,6 +1,7 @@
 """Show versions, devices, the encoder that would be used and why, and cache sizes."""
 
 import argparse
+import dataclasses
 import importlib.metadata
 import platform
 
@@ -22,10 +23,18 @@ _PACKAGES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from gemjax.serve.agents import AGENTS, DEFAULT_BASE
+
     parser.add_argument("--json", action="store_true", help="print one object")
+    parser.add_argument(
+        "--agent", choices=tuple(AGENTS), help="print the line that puts a tool behind gemjax serve, and check it"
+    )
+    parser.add_argument("--url", default=DEFAULT_BASE, help=f"address of gemjax serve (default {DEFAULT_BASE})")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.agent:
+        return _run_agent(arguments)
     report = {
         "gemjax": __version__,
         "python": platform.python_version(),
@@ -46,6 +55,22 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             print(f"{key:24} {value}")
     return 0
+
+
+def _run_agent(arguments: argparse.Namespace) -> int:
+    """Print what to set and what was found; 1 if the tool would not reach the proxy."""
+    from gemjax.serve.agents import AGENTS, checks
+
+    base = arguments.url.rstrip("/").removesuffix("/v1")
+    line = AGENTS[arguments.agent].line.format(base=base)
+    found = checks(arguments.agent, base)
+    if arguments.json:
+        print_json({"agent": arguments.agent, "line": line, "checks": [dataclasses.asdict(c) for c in found]})
+    else:
+        print(line)
+        for check in found:
+            print(f"{'ok' if check.good else 'no':>4}  {check.text}")
+    return 0 if all(check.good for check in found) else 1
 
 
 def _version(name: str) -> str:
@@ -71,7 +96,7 @@ def _encoder() -> dict[str, str]:
 
     try:
         encoder = default_encoder()
-    except GemjaxError as error:
+    except (GemjaxError, RuntimeError) as error:  # where JAX cannot start, "devices" says why
         return {"status": f"missing: {error}"}
     return {"name": encoder.name, "dimensions": str(encoder.dim), "found": str(getattr(encoder, "source", "unknown"))}
 

@@ -1,5 +1,6 @@
 """Reading requests and writing results: one clear line for what cannot be read, and no half-written file."""
 
+import errno
 import json
 import os
 import stat
@@ -14,9 +15,17 @@ from gemjax.errors import RequestError
 
 def read_json(path: str) -> Any:
     """The JSON value in a file, or on standard input for `-`. Raises `RequestError` naming the file, or `OSError`."""
-    name = "standard input" if path == "-" else path
+    return json_value(read_bytes(path), "standard input" if path == "-" else path)
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's content, or standard input's for `-`. Raises `OSError`."""
+    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+
+
+def json_value(data: bytes, name: str) -> Any:
+    """The JSON value that bytes hold. Raises `RequestError` that begins with `name`."""
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         # JSON allows escaped lone surrogates; raw ones are not UTF-8 and mean that the file is something else.
         return json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -25,6 +34,9 @@ def read_json(path: str) -> Any:
         raise RequestError(f"{name} is not JSON ({error.msg}, line {error.lineno} column {error.colno})") from None
     except RecursionError:
         raise RequestError(f"{name} is nested too deeply") from None
+    except ValueError:  # a JSONDecodeError was caught above; Python bounds the digits of what it converts
+        digits = sys.get_int_max_str_digits()
+        raise RequestError(f"{name} has an integer of more than {digits} digits") from None
 
 
 def read_request(path: str) -> tuple[Any, str | None]:
@@ -112,6 +124,10 @@ def one_line(error: Exception) -> str:
     """An error as the one line that the command line shows."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        return "standard input or output is closed"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -1,13 +1,12 @@
 """Build or extend a memory bank from lines of JSON."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gemjax.commands.files import print_json
+from gemjax.commands.files import json_value, print_json, read_bytes
 from gemjax.commands.options import add_encoder_options, encoder_from, start_jax
 from gemjax.errors import MemoryBankError, RequestError
 
@@ -73,15 +72,12 @@ def _add(bank: Any, part: list[dict[str, Any]]) -> None:
 def _records(path: str) -> Iterator[dict[str, Any]]:
     """The file's lines, checked. Raises RequestError naming the line; OSError."""
     name = "standard input" if path == "-" else path
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = read_bytes(path)
     seen: dict[Any, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line.decode("utf-8-sig"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as exc:
-            raise RequestError(f"{name}, line {number}: not JSON ({exc})") from None
+        record = json_value(line, f"{name}, line {number}")
         if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not record["text"].strip():
             raise RequestError(f"{name}, line {number}: expected an object with a non-empty string `text`")
         if unknown := record.keys() - {"id", "text", "metadata"}:

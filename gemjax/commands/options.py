@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import re
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +95,43 @@ def cache_directory() -> Path:
 
 
 def start_jax(arguments: argparse.Namespace) -> None:
-    """Turn on JAX's persistent compilation cache: a command's second run compiles nothing."""
-    if arguments.no_compilation_cache:
-        return
+    """Start JAX with its persistent compilation cache: a command's second run compiles nothing.
+
+    Raises: `ConfigError` when JAX has no device, as with a `JAX_PLATFORMS` that it does not know.
+    """
     import jax
 
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise ConfigError(f"JAX cannot start: {error}") from None
+    if arguments.no_compilation_cache:
+        return
     directory = cache_directory() / "jax"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         return  # a read-only home costs speed, not the command
+    _mend(directory)
     jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([\w.-]+)'")
+
+
+def _mend(directory: Path) -> None:
+    """Lets damaged entries be written again: JAX writes no entry that exists, so one that a kill cut short would cost a
+    compilation and a warning in every later run."""
+    show = warnings.showwarning
+
+    def forget(message: Warning | str, *place: Any, **more: Any) -> None:
+        if (match := _DAMAGED.match(str(message))) is None:
+            show(message, *place, **more)
+            return
+        for entry in directory.glob(f"{match[1]}-*-cache"):
+            entry.unlink(missing_ok=True)
+        show(f"{directory}: a damaged compiled program ({match[1]}) is made again", *place, **more)
+
+    warnings.showwarning = forget

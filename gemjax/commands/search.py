@@ -1,9 +1,8 @@
 """Find memories in a bank by meaning."""
 
 import argparse
-import json
 
-from gemjax.commands.files import print_json
+from gemjax.commands.files import json_value, print_json
 from gemjax.commands.options import add_encoder_options, encoder_from, start_jax
 from gemjax.errors import RequestError
 
@@ -24,10 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     where = None
     if arguments.where is not None:
-        try:
-            where = json.loads(arguments.where)
-        except json.JSONDecodeError as exc:
-            raise RequestError(f"--where is not JSON: {exc}") from None
+        where = json_value(arguments.where.encode("utf-8", "surrogatepass"), "--where")
         if not isinstance(where, dict):
             raise RequestError("--where must be a JSON object")
     start_jax(arguments)

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from gemjax.commands.options import (
@@ -19,6 +20,7 @@ from gemjax.commands.options import (
 )
 from gemjax.errors import ConfigError
 
+THREADS = "gemjax-serve"
 _EXTRA = "gemjax serve needs packages that are not installed: pip install 'gemjax[serve]'"
 
 
@@ -81,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Reasons may quote a request, and the log is no place for content. The page shows them.
     logging.getLogger("gemjax.history").addHandler(logging.NullHandler())
     logging.getLogger("gemjax.history").propagate = False
-    threading.Thread(target=_warm_up, args=(compressor,), daemon=True).start()
+    threading.Thread(target=_warm_up, args=(compressor,), name=f"{THREADS}-warm-up", daemon=True).start()
     base = f"http://{'127.0.0.1' if is_local(config.host) else config.host}:{config.port}"
     print(f"gemjax serve on {base}{' (dry run)' if config.dry_run else ''}", flush=True)
     print(f"  Claude Code:  ANTHROPIC_BASE_URL={base} claude", flush=True)
@@ -96,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         pass  # it has ended gracefully already; uvicorn raises the signal again
     except SystemExit:
         raise ConfigError(f"cannot listen on {config.host} port {config.port}; choose another --port") from None
-    return 0 if server.started else 2
+    return _leave(0 if server.started else 2)
 
 
 def server_settings(config: Any) -> dict[str, Any]:
@@ -112,6 +114,23 @@ def server_settings(config: Any) -> dict[str, Any]:
         "proxy_headers": False,
         "timeout_graceful_shutdown": 30,
     }
+
+
+def _leave(status: int, patience: float = 5.0) -> int:
+    """End in order, yet end: an encoder that hangs in a thread must not keep the process, nor abort it at its end.
+
+    Everything that has to survive is on disk already.
+    """
+    end = time.monotonic() + patience
+    for thread in threading.enumerate():
+        if thread.name.startswith(THREADS):
+            thread.join(max(0.0, end - time.monotonic()))
+    if len(threading.enumerate()) > 1:
+        # The interpreter would wait for some of them and take away from others what they still use.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 def _warm_up(compressor: Any) -> None:

@@ -14,7 +14,7 @@ from gemjax.distill.integrity import integrity
 from gemjax.distill.relevance import fused_relevance
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
-from gemjax.distill.scoring import ScoreCache, Scored, score_turns
+from gemjax.distill.scoring import ScoreCache, Scored, ablation_bound, score_turns
 from gemjax.distill.selection import Plan, best_set, plan, take
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, is_unspaced, units_of
@@ -413,7 +413,7 @@ def finish(
         budget=budget,
         tokens_before=before,
         tokens_after=model.count(text),
-        bound=float(np.sqrt(model.config.hidden_size) * raw[~tokens].sum(dtype=np.float64)),
+        bound=0.0 if scored is None else ablation_bound(raw, ~tokens, model.config.hidden_size),
         change=float(-products[~tokens].sum(dtype=np.float64)),
         report={
             "method": name,

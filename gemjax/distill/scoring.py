@@ -12,7 +12,8 @@ import numpy as np
 
 from gemjax.distill.config import DistillConfig
 from gemjax.distill.turns import ReadTurn
-from gemjax.kernels.sensitivity import average_pool, impute_ends, normalised_ranks
+from gemjax.kernels.host import power_of_two
+from gemjax.kernels.sensitivity import average_pool, first_order_bound, impute_ends, normalised_ranks
 from gemjax.models.language import LanguageModel, TokenScores
 
 
@@ -120,8 +121,7 @@ def _rows(rows: list[np.ndarray], *, impute: bool, width: int, rank: bool) -> li
     """Treat rows of any length in one call, padded to powers of two both ways, so that few shapes compile."""
     if not (impute or width > 1 or rank):
         return rows
-    height = 1 << (len(rows) - 1).bit_length()
-    size = max(32, 1 << (max(len(row) for row in rows) - 1).bit_length())
+    height, size = power_of_two(len(rows)), power_of_two(max(len(row) for row in rows), 32)
     values, valid = np.zeros((height, size), np.float32), np.zeros((height, size), bool)
     for i, row in enumerate(rows):
         values[i, : len(row)], valid[i, : len(row)] = row, True
@@ -176,3 +176,21 @@ def _for_query(
         whole = TokenScores(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         out.append(TokenScores(*(value[own] for value in whole)))
     return groups, out
+
+
+_bound = jax.jit(first_order_bound, static_argnames="dim")
+
+
+def ablation_bound(sensitivity: np.ndarray, dropped: np.ndarray, dim: int) -> float:
+    """`first_order_bound` of one text, padded so that few lengths are compiled.
+
+    Args:
+        sensitivity: of each token, `[n]`.
+        dropped: which tokens are ablated, bool `[n]`.
+        dim: the embedding's size.
+    """
+    n = len(sensitivity)
+    size = power_of_two(n, 32)
+    scores, mask = np.zeros(size, np.float32), np.zeros(size, bool)
+    scores[:n], mask[:n] = sensitivity, dropped
+    return float(_bound(scores, mask, dim=dim))

@@ -9,6 +9,7 @@ import numpy as np
 
 from gemjax.distill.config import DistillConfig
 from gemjax.distill.units import Units
+from gemjax.kernels.host import power_of_two
 from gemjax.kernels.tokens import (
     Fit,
     fill_gaps,
@@ -84,7 +85,7 @@ def plan(
     """
     n = len(units)
     sentences = int(units.sentence.max()) + 1 if n else 0
-    size = max(256, 1 << max(n - 1, 0).bit_length())
+    size = power_of_two(n, 256)
 
     def padded(values: np.ndarray, dtype: type) -> np.ndarray:
         return np.pad(values.astype(dtype), (0, size - n))
@@ -115,7 +116,7 @@ def take(
 ) -> list[int]:
     """Sentences that fit, in the order they are taken. Arguments as for `kernels.tokens.select_sentences`."""
     m = len(values)
-    size, turns = (max(64, 1 << max(k - 1, 0).bit_length()) for k in (m, len(opening)))
+    size, turns = (power_of_two(k, 64) for k in (m, len(opening)))
     taken, order = _select(
         np.pad(values.astype(np.float32), (0, size - m)),
         np.pad(costs.astype(np.int32), (0, size - m)),
@@ -132,7 +133,7 @@ def take(
 def best_set(values: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
     """The exact knapsack over the sentences, padded: which to take, bool `[m]`."""
     m = len(values)
-    size, columns = max(64, 1 << max(m - 1, 0).bit_length()), 1 << max(budget, 1).bit_length()
+    size, columns = power_of_two(m, 64), power_of_two(max(budget, 1) + 1)
     # A table of a power of two columns serves all budgets below it: what is beyond the budget costs too much.
     pad = (0, size - m)
     costs = np.pad(costs, pad)

@@ -4,10 +4,10 @@ Importing this loads neither JAX nor torch, and touches no device; an encoder lo
 """
 
 from gemjax.encoders.cached import CachedEncoder, EncoderUsage
-from gemjax.encoders.default import default_encoder, load_encoder
+from gemjax.encoders.default import as_encoder, default_encoder, load_encoder
 from gemjax.encoders.flax_encoder import FlaxSentenceEncoder
 from gemjax.encoders.last_token import LastTokenEncoder
-from gemjax.encoders.protocol import CallableEncoder, Encoder, as_encoder
+from gemjax.encoders.protocol import CallableEncoder, Encoder
 from gemjax.encoders.torch_encoder import SentenceTransformerEncoder
 
 __all__ = [

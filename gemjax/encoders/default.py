@@ -1,13 +1,14 @@
-"""The encoder that is used when none is given, and encoders by name."""
+"""The encoder that is used when none is given, encoders by name, and whatever else can act as one."""
 
+import inspect
 import os
 import threading
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from gemjax.encoders.flax_encoder import FlaxSentenceEncoder
 from gemjax.encoders.last_token import LastTokenEncoder
-from gemjax.encoders.protocol import Encoder
+from gemjax.encoders.protocol import CallableEncoder, Encoder
 from gemjax.encoders.torch_encoder import SentenceTransformerEncoder
 from gemjax.errors import ConfigError, WeightsError
 
@@ -77,3 +78,32 @@ def _is_decoder(model: str | Path) -> bool:
             "use SentenceTransformerEncoder for this model"
         )
     return kind in config.FAMILY
+
+
+def as_encoder(encoder: Any = None) -> Encoder:
+    """What a user may pass as an encoder, as an `Encoder`.
+
+    Args:
+        encoder: an `Encoder`; a `SentenceTransformer`; a function `list[str] -> array-like`; a name or folder for
+            `load_encoder`; None for `default_encoder()`.
+
+    Raises:
+        ConfigError: it is none of these.
+        WeightsError: its weights, or the default encoder's, cannot be had.
+    """
+    if encoder is None:
+        return default_encoder()
+    if isinstance(encoder, (str, os.PathLike)):
+        return load_encoder(encoder)
+    # Looked up statically: `dim` may be a property that costs a call to a service.
+    named = all(inspect.getattr_static(encoder, part, None) is not None for part in ("name", "dim"))
+    if named and callable(getattr(encoder, "encode", None)) and not isinstance(encoder, type):
+        return cast(Encoder, encoder)
+    if any(base.__name__ == "SentenceTransformer" for base in type(encoder).__mro__):
+        return SentenceTransformerEncoder(encoder)
+    if callable(encoder) and not isinstance(encoder, type):
+        return CallableEncoder(encoder)
+    raise ConfigError(
+        f"{type(encoder).__name__} is no encoder: it needs name, dim and encode(list[str]), or to be a function "
+        "list[str] -> array"
+    )

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gemjax.kernels.host import power_of_two
+
 # Rows of 256 tokens keep the cost of attention inside a row near that of the dense layers' 8 % while a row still holds
 # several short texts. A last, nearly empty row may shrink to one of the narrow widths.
 _MAIN_WIDTH = 256
@@ -28,7 +30,7 @@ def row_widths(window: int) -> tuple[int, ...]:
     >>> row_widths(256), row_widths(512), row_widths(100)
     ((256,), (256, 512), (128,))
     """
-    widths = [min(_MAIN_WIDTH, _power_of_two(window))]
+    widths = [min(_MAIN_WIDTH, power_of_two(window))]
     while widths[-1] < window:
         widths.append(2 * widths[-1])
     return tuple(widths)
@@ -40,7 +42,7 @@ def batch_sizes(width: int, token_budget: int) -> tuple[int, ...]:
     >>> batch_sizes(256, 1024), batch_sizes(256, 16384), batch_sizes(512, 256)
     ((4, 1), (64, 16, 4, 1), (1,))
     """
-    rows = _power_of_two(max(1, token_budget // width))
+    rows = power_of_two(max(1, token_budget // width))
     sizes = [rows]
     while sizes[-1] > 1:
         sizes.append(max(1, sizes[-1] // 4))
@@ -67,10 +69,6 @@ def pack(sequences: Sequence[np.ndarray], *, window: int, token_budget: int) -> 
             used = max(int(lengths[row].sum()) for row in batch)
             narrow = width if size > 1 else min((w for w in _NARROW_WIDTHS if used <= w), default=width)
             yield _lay_out(sequences, batch, min(narrow, width))
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()
 
 
 def _fill_rows(indices: np.ndarray, lengths: np.ndarray, width: int) -> list[list[int]]:

@@ -1,7 +1,5 @@
-"""What an encoder is, and how anything that can act as one becomes one."""
+"""What an encoder is, and a function as one."""
 
-import inspect
-import os
 from collections.abc import Callable
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -86,36 +84,3 @@ def checked_texts(texts: list[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"texts[{index}] is {type(text).__name__}; expected str")
     return cast(list[str], given)
-
-
-def as_encoder(encoder: Any = None) -> Encoder:
-    """What a user may pass as an encoder, as an `Encoder`.
-
-    Args:
-        encoder: an `Encoder`; a `SentenceTransformer`; a function `list[str] -> array-like`; a name or folder for
-            `load_encoder`; None for `default_encoder()`.
-
-    Raises:
-        ConfigError: it is none of these.
-        WeightsError: its weights, or the default encoder's, cannot be had.
-    """
-    from gemjax.encoders.default import default_encoder, load_encoder
-
-    if encoder is None:
-        return default_encoder()
-    if isinstance(encoder, (str, os.PathLike)):
-        return load_encoder(encoder)
-    # Looked up statically: `dim` may be a property that costs a call to a service.
-    named = all(inspect.getattr_static(encoder, part, None) is not None for part in ("name", "dim"))
-    if named and callable(getattr(encoder, "encode", None)) and not isinstance(encoder, type):
-        return cast(Encoder, encoder)
-    if any(base.__name__ == "SentenceTransformer" for base in type(encoder).__mro__):
-        from gemjax.encoders.torch_encoder import SentenceTransformerEncoder
-
-        return SentenceTransformerEncoder(encoder)
-    if callable(encoder) and not isinstance(encoder, type):
-        return CallableEncoder(encoder)
-    raise ConfigError(
-        f"{type(encoder).__name__} is no encoder: it needs name, dim and encode(list[str]), or to be a function "
-        "list[str] -> array"
-    )

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import EncoderError
+from gemjax.kernels.host import unit_rows_host
 
 
 def unit_vectors(raw: Any, count: int, name: str, dim: int | None = None) -> np.ndarray:
@@ -31,15 +32,11 @@ def unit_vectors(raw: Any, count: int, name: str, dim: int | None = None) -> np.
         raise EncoderError(
             f"encoder {name!r} returned shape {list(array.shape)} for {count} texts; expected {expected}"
         )
-    # float64 on the way: dividing by the largest entry first keeps squares from under- and overflowing in any dtype.
     values = array.astype(np.float64)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
         raise EncoderError(f"encoder {name!r} returned a value that is not finite in row {row} of {count}")
-    largest = np.abs(values).max(1, initial=0, keepdims=True)
-    values /= np.where(largest > 0, largest, 1)
-    norm = np.linalg.norm(values, axis=1, keepdims=True)
-    return (values / np.where(norm > 0, norm, 1)).astype(np.float32)
+    return unit_rows_host(values)
 
 
 def mean_of_chunks(vectors: np.ndarray, lengths: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:

@@ -78,7 +78,6 @@ _SAID = re.compile(
     rf"\b{_USER}(?: has| have|'s)? (?:just )?(?:already )?(?:answered|responded|replied|said|says|wrote"
     r"|selected|chose|chosen|picked|approved|accepted|confirmed|declined|rejected|denied|refused|dismissed|skipped|cancell?ed|aborted|interrupted"
     r"|stopped|blocked|disapproved|vetoed|provided (?:the )?(?:following )?(?:feedback|answer|input|response)"
-    r"|asked (?:you|to)|wants? |would (?:like|prefer|rather)|prefers? "
     r"|(?:did not|didn't|does not|doesn't|do not|don't|will not|won't|has not|hasn't|have not|haven't)"
     r" (?:want|wish|allow|approve|accept|permit|grant|agree|respond|answer|confirm|authori[sz]e|consent))"
     rf"|\b{_USER}'?s? (?:answer|response|reply|feedback|choice|decision|selection)s?\b ?(?:is|was|were|:|=)"

@@ -22,9 +22,12 @@ from gemjax.history.formats.base import kind, problem
 from gemjax.history.formats.marks import count_marks, too_many_marks, unmarked
 from gemjax.history.problems import Problem
 from gemjax.history.records import Block, BlockContent
+from gemjax.history.thinking import binding_warnings
 
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _DIGEST_BYTES = 16
+_UNSETTLED = 3
+"""So many of the last exchanges are compared message by message: marks for the cache move within them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,8 +75,8 @@ class Parsed:
 
 @dataclasses.dataclass(slots=True)
 class _Settled:
-    """What was read of messages before `stop`: later messages cannot change it. That is where the last exchange begins,
-    or the first one that still waits for a result.
+    """What was read of messages before `stop`: later messages cannot change it. That is where one of the last exchanges
+    begins, or the first one that still waits for a result.
 
     `print`, a hash to be continued, covers one message more: had the message at `stop` been a result, it would belong
     to the exchange before. SHA-256, which processors have instructions for: each request's history passes through it.
@@ -137,9 +140,11 @@ class Reader:
         found = [dataclasses.replace(p, index=i) for i in range(start, len(views)) for p in views[i].problems]
         exchanges, pairing = chosen.exchanges(views, start)
         found += [p for p in pairing if not may_be_on_the_server(p, request, chosen)]
+        found += chosen.frame_problems(request) if isinstance(request, dict) else []
         found += too_many_marks(marks + sum([r.marks for r in records]), chosen.name)
         problems += [p for p in found if p.severity == "error"]
         warnings = (settled.warnings if settled else []) + [p for p in found if p.severity == "warning"]
+        warnings.sort(key=lambda p: (p.index, p.rule))
         blocks, contents = self._blocks(messages, records, exchanges, settled)
         latest = contents[-1] if contents else settled.latest if settled else None
         self._settle(chosen, messages, records, exchanges, blocks, contents, None if problems else warnings)
@@ -204,7 +209,8 @@ class Reader:
             key = tuple([m.identity for m in members])
             entry = seen.get(key) or kept.get(key)
             if entry is None:
-                digest = _block_digest([messages[i] for i in span])
+                marked = any([m.identity != m.digest for m in members])
+                digest = _block_digest([messages[i] for i in span], marked)
                 entry = (digest, _content([m.view for m in members]))
             kept[key] = entry
             contents.append(entry[1])
@@ -238,7 +244,10 @@ class Reader:
         if warnings is None or not exchanges:
             self._settled = None if warnings is None else settled
             return
-        stop = min([exchanges[-1].start, *[e.start for e in exchanges if not e.complete]])
+        # Of the last exchange later messages may still be a part; those before it cost little to look at once more.
+        stop = min(
+            [exchanges[max(len(exchanges) - _UNSETTLED, 0)].start, *[e.start for e in exchanges if not e.complete]]
+        )
         while inside := [e.start for e in exchanges if e.start < stop < e.stop]:
             stop = min(inside)
         if settled and stop < settled.stop:
@@ -303,7 +312,9 @@ def validate(request: Any, *, format: str = "auto", warnings: bool = False) -> l
     Raises: `ConfigError` for an unknown `format`. Nothing else: what is wrong with the request is in the list.
     """
     parsed = parse(request, format)
-    found = parsed.problems + (parsed.warnings if warnings else [])
+    found = list(parsed.problems)
+    if warnings:
+        found += [*parsed.warnings, *binding_warnings(request, parsed.format, parsed.messages)]
     return sorted(found, key=lambda p: p.index)
 
 
@@ -355,14 +366,17 @@ def _too_deep() -> NotJSON:
     return NotJSON("it is nested too deeply", "send it as text, or flatten it")
 
 
-def _block_digest(messages: Sequence[Any]) -> str:
+def _block_digest(messages: list[Any], marked: bool) -> str:
     """Digest of a block's canonical JSON (sorted keys), so that a client that reorders keys keeps its state."""
-    messages = [unmarked(plain(message)) for message in messages]
     try:
-        text = _CANONICAL.encode(messages)
+        text = _CANONICAL.encode([unmarked(plain(message)) for message in messages] if marked else messages)
     except TypeError:
-        # Keys of mixed types cannot be sorted; JSON writes them as strings all the same.
-        text = compact_json(messages)
+        messages = [unmarked(plain(message)) for message in messages]
+        try:
+            text = _CANONICAL.encode(messages)
+        except TypeError:
+            # Keys of mixed types cannot be sorted; JSON writes them as strings all the same.
+            text = compact_json(messages)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
 
 

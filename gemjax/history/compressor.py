@@ -5,15 +5,21 @@ import logging
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from gemjax.errors import ConfigError, GemjaxError, StateError
+from gemjax.history.archive import Archives, Recall
+from gemjax.history.archive.archive import By, Shorten
+from gemjax.history.archive.tool import TOOL_NAME
+from gemjax.history.blocks import Parsed
 from gemjax.history.config import GEMConfig
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
 from gemjax.history.session import Session
+from gemjax.history.snapshot import returned, snapshot
 from gemjax.history.state import SessionState
-from gemjax.history.step import Keep, forward
+from gemjax.history.step import Keep, forward, keep_on
 from gemjax.history.vectors import SharedEncoder
 
 _log = logging.getLogger("gemjax.history")
@@ -64,6 +70,7 @@ class HistoryCompressor:
         self.strict = strict
         self._encoder = SharedEncoder(encoder, self.config.encoder_timeout, vectors)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._archives = Archives(self.config.archive_blocks, self.config.max_sessions)
         self._lock = threading.Lock()
         self._said: set[str] = set()
 
@@ -94,8 +101,11 @@ class HistoryCompressor:
         with state.lock:
             parsed = None
             try:
-                parsed = state.reader.parse(request, format)
-                return forward(request, parsed, goal, keep, state, self.config, self._encoder)
+                taken = snapshot(request)
+                parsed = state.reader.parse(taken, format)
+                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder)
+                self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
+                return returned(result, request, taken)
             except GemjaxError as error:
                 if self.strict:
                     raise
@@ -105,6 +115,9 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
+            kept = None if parsed is None else self._kept_on(taken, parsed, reason, state)
+            if kept is not None:
+                return kept
             state.passed_through(parsed)
             return self._failed(request, reason)
 
@@ -121,7 +134,8 @@ class HistoryCompressor:
         return await asyncio.to_thread(self.compress, request, goal, session, keep, format=format)
 
     def reset(self, session: str = "default") -> None:
-        """Forget the session's forwarded set; its next eligible request is its first."""
+        """Forget the session's forwarded set and its archive; its next eligible request is its first."""
+        self._archives.forget(_named(session))
         known = self._sessions.get(_named(session))
         if known is not None:
             with known.lock:
@@ -133,7 +147,8 @@ class HistoryCompressor:
         if known is None:
             return SessionState().to_json()
         with known.lock:
-            return known.state.to_json()
+            archive = self._archives.saved(session)
+            return known.state.to_json() | ({"archive": archive} if archive else {})
 
     def load_state_dict(self, session: str, state: Any) -> None:
         """Continue a session from `state_dict`, here or in another process.
@@ -149,17 +164,91 @@ class HistoryCompressor:
             raise StateError(
                 f"the state was written under policy {loaded.policy!r}, this compressor uses {policy.name!r}"
             )
+        archive = self._archives.read(state.get("archive", []))
         known = self._session(session)
         with known.lock:
             known.restart(loaded)
+            self._archives.replace(session, archive)
+
+    def recall(
+        self,
+        query: str,
+        session: str = "default",
+        k: int = 5,
+        budget: int = 2000,
+        *,
+        count: Callable[[str], int] | None = None,
+        shorten: Shorten | None = None,
+        by: By = "both",
+    ) -> Recall:
+        """Find exchanges that were dropped from this session's requests and are not forwarded now.
+
+        Args:
+            query: exact names, paths, ids or numbers, and what it was about.
+            session: name of the conversation, as given to `compress`.
+            k: the most exchanges.
+            budget: the most tokens of the answer. An exchange that is too long is cut to the lines that fit the query.
+            count: counts the tokens of a text; None estimates them as UTF-8 bytes / 4.
+            shorten: `(text, query, tokens) -> text`, to cut with instead, such as a distiller.
+            by: rank by `letters` (BM25 over values and their parts), by `meaning` (cosine of the blocks' vectors), or
+                by both, fused.
+
+        Returns: the exchanges and the text for the model; `status` and `reason` say so when there are none, whatever
+            the cause. A question that cannot be encoded is answered by letters alone.
+
+        Raises: `ConfigError` for arguments of a wrong type, or a `k` below 1.
+        """
+        return self._archives.recall(
+            lambda texts: self._encoder.encode(texts)[0], query, _named(session), k, budget, count, shorten, by
+        )
+
+    def recall_tool(self, format: str, *, name: str = TOOL_NAME, tools: Any = None) -> dict[str, Any]:
+        """The definition of a tool with which the model asks for what was dropped, to be sent from the first request.
+
+        It never changes, so it never breaks the provider's prompt cache.
+
+        Args:
+            format: `chat`, `responses` or `anthropic`.
+            name: what the model calls it.
+            tools: the agent's own tools, to make sure that none has this name.
+
+        Raises: `ConfigError` for an unknown format, a name that is not valid, or one that `tools` uses already.
+        """
+        return self._archives.tool(format, name, tools)
+
+    def answer(self, call: Any, session: str = "default", *, k: int = 5, budget: int = 2000) -> dict[str, Any] | None:
+        """Answer a call of the recall tool; None if the call is of another tool.
+
+        Args:
+            call: as the model wrote it: an element of `tool_calls` (chat), a `function_call` item (Responses), or a
+                `tool_use` block (Anthropic); a dict, or the object of a provider's SDK.
+            session, k, budget: see `recall`.
+
+        Returns: a `tool` message, a `function_call_output` item, or a `tool_result` block for the next user message.
+        """
+        return self._archives.answer(call, lambda query: self.recall(query, session, k, budget))
+
+    def _kept_on(self, request: Any, parsed: Parsed, reason: str, session: Session) -> CompressionResult | None:
+        """The saved set, where the original would be refused because of signed thinking. Never raises."""
+        try:
+            kept = keep_on(request, parsed, reason, session, self.config)
+        except (Exception, SystemExit):
+            return None
+        if kept is not None:
+            self._warn("the earlier selection was kept", reason)
+        return kept
 
     def _failed(self, request: Any, reason: str) -> CompressionResult:
-        """The original goes through. Said once a kind in the log, since an agent's loop may not look at results."""
+        """The original goes through."""
+        self._warn("request passed through uncompressed", reason)
+        return CompressionResult(request, "failed", reason)
+
+    def _warn(self, what: str, reason: str) -> None:
+        """Said once a kind in the log, since an agent's loop may not look at results."""
         kind = reason.partition(":")[0]
         if kind not in self._said:
             self._said.add(kind)
-            _log.warning("request passed through uncompressed: %s", reason)
-        return CompressionResult(request, "failed", reason)
+            _log.warning("%s: %s", what, reason)
 
     def _session(self, name: str) -> Session:
         with self._lock:

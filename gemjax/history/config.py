@@ -6,6 +6,7 @@ from typing import Any
 from gemjax.errors import ConfigError
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy, check_delta, policy_named
+from gemjax.history.thinking import BOUND_THINKING, BoundThinking
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,13 @@ class GEMConfig:
         encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
             unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
             a `CachedEncoder` already has its own.
+        bound_thinking: what a rewrite does about signed thinking that the provider binds to everything before it.
+            `"auto"` decides by what the request says, so that no provider refuses what goes out; `"drop_block"` leaves
+            it to the provider (the request says so, or you promise it), and the lost thinking counts in the price;
+            `"strip"` leaves all thinking that is older than the rewrite out of what goes out, then and ever after;
+            `"hold"` does not rewrite; `"ignore"` is for models that do not check.
+        archive_blocks: dropped exchanges that `recall` can find again, a session; the oldest are forgotten first. 0
+            keeps none.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """
@@ -37,6 +45,8 @@ class GEMConfig:
     min_blocks: int = 16
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
+    bound_thinking: BoundThinking = "auto"
+    archive_blocks: int = 20_000
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
@@ -62,12 +72,17 @@ class GEMConfig:
             value = getattr(self, field)
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ConfigError(f"{field} must be a positive integer, got {value!r}")
+        if type(self.archive_blocks) is not int or not 0 <= self.archive_blocks < 2**31:
+            raise ConfigError(f"archive_blocks must be an integer >= 0, got {self.archive_blocks!r}")
         if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
             raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
         check_delta(self.effective_delta)
         timeout = self.encoder_timeout
         if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout <= 1e6):
             raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
+
+        if self.bound_thinking not in BOUND_THINKING:
+            raise ConfigError(f"bound_thinking must be one of {', '.join(BOUND_THINKING)}, got {self.bound_thinking!r}")
 
     @property
     def chosen_policy(self) -> Policy:

@@ -5,13 +5,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gemjax.errors import CallbackError
+from gemjax.errors import CallbackError, StateError
+from gemjax.history.binding import Binding, Outgoing
 from gemjax.history.config import GEMConfig
 from gemjax.history.planning import Protected, SelectionPlan
 from gemjax.history.policy import Decision, Plan, Policy, Situation
 from gemjax.history.reading import History
 from gemjax.history.records import Block
 from gemjax.history.selector import Selection, footprint
+from gemjax.history.state import check_numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,13 +22,18 @@ class Verdict:
 
     Attributes:
         decision: the policy's.
-        dropped: the blocks that do not go out.
+        outgoing: what goes out.
         plan: what a reselection does or would do; None where nobody asked.
     """
 
     decision: Decision
-    dropped: frozenset[int]
-    plan: SelectionPlan | None
+    outgoing: Outgoing
+    plan: SelectionPlan | None = None
+
+    @property
+    def dropped(self) -> frozenset[int]:
+        """The blocks that do not go out."""
+        return self.outgoing.dropped
 
     @property
     def selection(self) -> Selection | None:
@@ -37,7 +44,7 @@ class Verdict:
 def decide(
     history: History, protected: Protected, pinned: Iterable[int], plan: Callable[[], SelectionPlan], config: GEMConfig
 ) -> Verdict:
-    """Ask the policy; keep the saved set with what has to come back, or take the planned one.
+    """Ask the policy; keep the saved set with what has to come back, or take the planned one if thinking allows it.
 
     Args:
         history: the request beside what its session remembers.
@@ -57,6 +64,7 @@ def decide(
 
     parsed, policy = history.parsed, config.chosen_policy
     saved = _saved(history, protected, pinned, policy)
+    binding = Binding(history, config)
     situation = Situation(
         blocks=len(parsed.blocks),
         new_blocks=len(parsed.blocks) - history.previous.at,
@@ -64,14 +72,16 @@ def decide(
         cold=history.cold,
         rewritten=history.rewritten,
         goal_changed=history.goal_changed,
-        plan=lambda: _prices(history, saved, planned().dropped),
+        plan=lambda: _prices(binding, saved, planned().dropped),
     )
     decision = _asked(policy, situation, history.previous.memory)
     if not decision.reselect and gone(parsed.blocks, saved) > config.effective_delta * parsed.chars:
         # The rest of the conversation shrank under a set that was chosen for a longer one.
         decision = dataclasses.replace(decision, reselect=True, reason="the saved set would break the deletion guard")
-    dropped = planned().dropped if decision.reselect else saved
-    return Verdict(decision, dropped, made[0] if made else None)
+    outgoing = binding.outgoing(planned().dropped if decision.reselect else saved)
+    if outgoing.held:
+        decision = Decision(False, f"no rewrite: {outgoing.held}", history.previous.memory)
+    return Verdict(decision, outgoing, made[0] if made else None)
 
 
 def gone(blocks: Sequence[Block], dropped: Iterable[int]) -> int:
@@ -90,25 +100,37 @@ def _saved(history: History, protected: Protected, pinned: Iterable[int], policy
     return history.previous.dropped - must_stay
 
 
-def _prices(history: History, saved: frozenset[int], planned: frozenset[int]) -> Plan:
+def _prices(binding: Binding, saved: frozenset[int], planned: frozenset[int]) -> Plan:
     """What going from the saved set to the planned one would drop, restore, and have the provider read anew."""
-    changed = planned ^ saved
-    if not changed:
+    if planned == saved:
         return Plan(0, 0, 0)
+    history, out = binding.history, binding.outgoing(planned)
     blocks, records = history.parsed.blocks, history.parsed.records
-    first = blocks[min(changed)].messages[0]
+    first = blocks[min(planned ^ saved)].messages[0]
+    if out.first is not None:
+        first = min(first, out.first)
     # Where the caller rewrote the history the cache ends, whatever is decided here.
     stop = blocks[history.shared].messages[0] if history.rewritten and history.shared < len(blocks) else len(records)
     after = sum([r.chars + 1 for r in records[first:stop]])
     rewritten = after - sum(footprint(blocks[i]) for i in planned if first <= blocks[i].messages[0] < stop)
-    return Plan(gone(blocks, planned - saved), gone(blocks, saved - planned), rewritten)
+    if out.stripped > history.previous.stripped:
+        rewritten = max(rewritten - out.lost, 0)
+    return Plan(gone(blocks, planned - saved), gone(blocks, saved - planned), rewritten, out.lost)
 
 
 def _asked(policy: Policy, situation: Situation, memory: Mapping[str, Any]) -> Decision:
     try:
         made = policy.decide(situation, memory)
-        decision = Decision(bool(made.reselect), str(made.reason), json.loads(json.dumps(dict(made.memory))))
+        decision = Decision(bool(made.reselect), str(made.reason), _saveable(made.memory))
     except Exception as error:
-        what = "returned no usable Decision" if isinstance(error, AttributeError | TypeError) else "raised"
+        unusable = isinstance(error, AttributeError | TypeError | StateError)
+        what = "returned no usable Decision" if unusable else "raised"
         raise CallbackError(f"policy {policy.name!r} {what}: {type(error).__name__}: {error}") from error
     return decision
+
+
+def _saveable(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """What a policy wants to remember, as the JSON values that it will be after a restart."""
+    check_numbers(dict(memory))
+    saved: dict[str, Any] = json.loads(json.dumps(dict(memory)))
+    return saved

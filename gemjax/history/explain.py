@@ -1,15 +1,18 @@
 """The table that `CompressionResult.explain` and `gemjax compress` print."""
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemjax.history.result import BlockRecord, CompressionResult
+if TYPE_CHECKING:
+    from gemjax.history.result import BlockRecord, CompressionResult
 
 _PIPE_WIDTH = 140
 
 
-def print_result(result: CompressionResult, width: int | None = None, console: Console | None = None) -> None:
+def print_result(result: "CompressionResult", width: int | None = None, console: Console | None = None) -> None:
     """Print one line a block and the summary; `width` in characters (default: the terminal's, 140 in a pipe)."""
     if console is None:
         console = Console(width=width)
@@ -22,7 +25,7 @@ def print_result(result: CompressionResult, width: int | None = None, console: C
     console.print(summary(result), highlight=False)
 
 
-def summary(result: CompressionResult) -> Text:
+def summary(result: "CompressionResult") -> Text:
     """Two or three lines: what happened, why, and what it saved."""
     colour = {"compressed": "green", "unchanged": "cyan", "reverted": "yellow", "failed": "red"}[result.status]
     text = Text.assemble((result.status, f"bold {colour}"), f": {result.reason}\n")
@@ -41,7 +44,7 @@ def summary(result: CompressionResult) -> Text:
     return text
 
 
-def _table(blocks: list[BlockRecord], width: int) -> Table:
+def _table(blocks: "list[BlockRecord]", width: int) -> Table:
     # What is left beside the four narrow columns and the gaps; the reason gets the larger half.
     room = max(width - 30, 40)
     label_width = room * 2 // 5

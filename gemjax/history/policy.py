@@ -19,11 +19,13 @@ class Plan:
         restored: dropped now, and back after the reselection.
         rewritten: what would be forwarded after the first message that differs from what is forwarded now, as far as
             the provider may have it cached. This part it has to read anew because of the reselection.
+        lost: signed thinking that would be lost with the reselection, because the provider binds it to what goes.
     """
 
     droppable: int
     restored: int
     rewritten: int
+    lost: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,8 +117,9 @@ class CostAwarePolicy:
     """Rent or buy: rewrite once reading what could go has cost as much as rewriting would.
 
     Every request on which `droppable` characters are forwarded although they could go pays `read` for each of them:
-    the rent. Rewriting pays `write - read` for each forwarded character after the first change: the price. The history
-    is reselected as soon as the rent since the last reselection reaches `beta` times the price.
+    the rent. Rewriting pays `write - read` for each forwarded character after the first change, and `write` for each of
+    thinking that is lost: the price. The history is reselected as soon as the rent since the last reselection reaches
+    `beta` times the price.
 
     Guarantee, for any history and any sequence of cores (docs/policies.md proves it): the surcharges paid for
     rewriting sum to at most `1 / beta` times the rents paid, and the rents are part of what sending everything would
@@ -155,7 +158,7 @@ class CostAwarePolicy:
         if not plan.droppable:
             return Decision(False, "nothing can go", {"rent": rent})
         rent += self.read * plan.droppable
-        price = (self.write - self.read) * plan.rewritten
+        price = (self.write - self.read) * plan.rewritten + self.write * plan.lost
         figures = f"rent {rent:,.0f}, price {price:,.0f}"
         if rent >= self.beta * price:
             return Decision(True, f"rewriting pays for itself ({figures})", {"rent": 0.0})

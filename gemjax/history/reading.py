@@ -20,6 +20,8 @@ class History:
         previous: the saved state, cut to the blocks that are still there.
         shared: how many blocks, from the oldest, are those of the last request.
         rewritten: the blocks of the last request are no longer a prefix of this one's.
+        disturbed: index of the message from which what is shared ends, if the caller rewrote a history of which
+            something had been left out before; None otherwise.
     """
 
     request: Any
@@ -28,6 +30,7 @@ class History:
     previous: SessionState
     shared: int
     rewritten: bool
+    disturbed: int | None = None
 
     @property
     def latest(self) -> BlockContent:
@@ -59,9 +62,13 @@ def read_history(request: Any, parsed: Parsed, goal: Any, state: SessionState) -
     if goal is not None and not isinstance(goal, str):
         raise ConfigError(f"goal must be a string or None, got {type(goal).__name__}")
     rewritten = not state.continues(parsed.blocks)
-    shared = _shared(parsed, state) if rewritten else state.blocks
-    previous = _cut(state, shared) if rewritten else state
-    return History(request, parsed, goal_of(parsed) if goal is None else goal, previous, shared, rewritten)
+    goal = goal_of(parsed) if goal is None else goal
+    if not rewritten:
+        return History(request, parsed, goal, state, state.blocks, False)
+    shared = _shared(parsed, state)
+    end = parsed.blocks[shared - 1].messages[-1] + 1 if shared else 0
+    disturbed = end if shared and (state.dropped or state.stripped) else None
+    return History(request, parsed, goal, _cut(state, shared, end), shared, True, disturbed)
 
 
 def goal_of(parsed: Parsed) -> str:
@@ -76,7 +83,7 @@ def _shared(parsed: Parsed, state: SessionState) -> int:
     return next((i for i, (key, block) in enumerate(pairs) if key != short_key(block)), fits)
 
 
-def _cut(state: SessionState, n: int) -> SessionState:
+def _cut(state: SessionState, n: int, messages: int) -> SessionState:
     return dataclasses.replace(
         state,
         blocks=n,
@@ -85,4 +92,5 @@ def _cut(state: SessionState, n: int) -> SessionState:
         keys=state.keys[:n],
         at=min(state.at, n),
         memory=state.memory if n else {},
+        stripped=min(state.stripped, messages),
     )

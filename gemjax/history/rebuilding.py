@@ -1,26 +1,39 @@
-"""The request without the dropped blocks: the caller's own messages, validated again."""
+"""The request without the dropped blocks: the caller's own messages, validated again.
+
+The one exception is thinking that has to be left out: such a message goes out as a copy without it.
+"""
 
 import copy
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gemjax.history.binding import Outgoing, stripped_chars
 from gemjax.history.blocks import Parsed, may_be_on_the_server
 from gemjax.history.reading import History
+from gemjax.history.thinking import without_thinking
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What would go out: the request, and why it may not (`trouble`, empty if it may)."""
+    """What would go out.
+
+    Attributes:
+        request: the request.
+        trouble: why it may not go out; empty if it may.
+        stripped: the messages of the original that stay without their thinking, with the characters of it.
+    """
 
     request: Any
     trouble: str = ""
+    stripped: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
-def rebuild(history: History, dropped: frozenset[int]) -> Rebuilt:
-    """Leave `dropped` out of the request; the very request if there is nothing to leave out."""
-    request, parsed = history.request, history.parsed
-    if not dropped:
+def rebuild(history: History, out: Outgoing) -> Rebuilt:
+    """Leave what `out` says out of the request; the very request if there is nothing to leave out."""
+    request, parsed, dropped = history.request, history.parsed, out.dropped
+    stripped = stripped_chars(history, out)
+    if not dropped and not stripped:
         return Rebuilt(request)
     kept = kept_messages(parsed, dropped)
     exchanges, problems = parsed.format.exchanges([parsed.records[i].view for i in kept])
@@ -29,12 +42,12 @@ def rebuild(history: History, dropped: frozenset[int]) -> Rebuilt:
         return Rebuilt(request, f"what was rebuilt is invalid: {errors[0]}")
     if sum(e.removable for e in exchanges) != len(parsed.blocks) - len(dropped):
         return Rebuilt(request, "what was rebuilt has other blocks than were kept")
-    messages = [parsed.messages[i] for i in kept]
+    messages = [without_thinking(parsed.messages[i]) if i in stripped else parsed.messages[i] for i in kept]
     if isinstance(request, list):
-        return Rebuilt(messages)
+        return Rebuilt(messages, stripped=stripped)
     rebuilt = copy.copy(request)
     rebuilt[parsed.format.key] = messages
-    return Rebuilt(rebuilt)
+    return Rebuilt(rebuilt, stripped=stripped)
 
 
 def kept_messages(parsed: Parsed, dropped: Iterable[int]) -> list[int]:

@@ -63,6 +63,8 @@ class CompressionResult:
         first_changed_message: position in what is forwarded from which a provider's prompt cache is lost, compared with
             this session's last request; None when what was sent before is a prefix of what is sent now.
         encoder: what this call asked of the encoder.
+        stripped: indices of the messages of the request that came in which go out as copies without their thinking
+            (`GEMConfig(bound_thinking=)`); every other forwarded message is the caller's own object.
     """
 
     request: Any
@@ -76,6 +78,7 @@ class CompressionResult:
     chars_after: int = 0
     first_changed_message: int | None = None
     encoder: EncoderUsage = EncoderUsage()
+    stripped: tuple[int, ...] = ()
     _records: Callable[[], list[BlockRecord]] = dataclasses.field(default=list, repr=False, compare=False)
 
     @cached_property
@@ -101,6 +104,7 @@ class CompressionResult:
             "chars_after": self.chars_after,
             "first_changed_message": self.first_changed_message,
             "encoder": dataclasses.asdict(self.encoder),
+            "stripped": list(self.stripped),
             "blocks": [dataclasses.asdict(b) for b in self.blocks],
         }
 

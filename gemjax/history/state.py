@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ class SessionState:
         keys: a short digest of each block's key, so that a shorter or edited history is compared block by block.
         policy: name of the policy that `memory` belongs to.
         memory: what the policy remembers (JSON values).
+        stripped: the thinking of so many messages, from the first, stays out of what is forwarded.
     """
 
     requests: int = 0
@@ -40,6 +42,7 @@ class SessionState:
     keys: tuple[str, ...] = ()
     policy: str = ""
     memory: dict[str, Any] = dataclasses.field(default_factory=dict)
+    stripped: int = 0
 
     def continues(self, blocks: Sequence[Block]) -> bool:
         """Whether the remembered blocks are a prefix of `blocks` (same content, same order)."""
@@ -62,6 +65,7 @@ class SessionState:
             "keys": list(self.keys),
             "policy": self.policy,
             "memory": dict(self.memory),
+            "stripped": self.stripped,
         }
 
     @classmethod
@@ -84,6 +88,7 @@ class SessionState:
             keys=_keys(data, blocks),
             policy=_text(data, "policy"),
             memory=_memory(data),
+            stripped=_count(data, "stripped") if "stripped" in data else 0,
         )
         if state.dropped.intersection(state.core):
             raise StateError("state fields 'core' and 'dropped' overlap")
@@ -113,6 +118,7 @@ def _count(data: dict[str, Any], field: str) -> int:
     value = data.get(field)
     if type(value) is not int or value < 0:
         raise StateError(f"state field {field!r} must be a count, got {value!r}")
+    check_numbers(value, field)
     return value
 
 
@@ -141,4 +147,23 @@ def _memory(data: dict[str, Any]) -> dict[str, Any]:
     value = data.get("memory")
     if not isinstance(value, dict):
         raise StateError(f"state field 'memory' must be an object, got {value!r}")
+    check_numbers(value)
     return dict(value)
+
+
+def check_numbers(value: Any, field: str = "memory") -> None:
+    """Refuse what strict JSON cannot carry to another program: NaN, infinities, integers beyond 64 bits.
+
+    Raises: `StateError`, naming the field.
+    """
+    waiting = [(field, value)]
+    while waiting:
+        name, one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend((f"{name}.{key}", item) for key, item in one.items())
+        elif isinstance(one, list | tuple):
+            waiting.extend((f"{name}[{i}]", item) for i, item in enumerate(one))
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise StateError(f"state field {name!r} must be a finite number, got {one!r}")
+        elif isinstance(one, int) and abs(one) >= 2**63:
+            raise StateError(f"state field {name!r} must be an integer below 2**63, got one of {one.bit_length()} bits")

@@ -1,22 +1,24 @@
 """One request on its way through a session (Algorithm 1): read, embed, protect, plan, decide, rebuild, commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemjax.errors import CallbackError
+from gemjax.history.binding import Binding
 from gemjax.history.blocks import Parsed
-from gemjax.history.committing import commit, commit_whole
+from gemjax.history.committing import commit
 from gemjax.history.config import GEMConfig
 from gemjax.history.deciding import Verdict, decide, gone
 from gemjax.history.embedding import embed
 from gemjax.history.planning import Protected, SelectionInput, plan_selection, protect
+from gemjax.history.policy import Decision
 from gemjax.history.reading import History, read_history
 from gemjax.history.reasons import Account
-from gemjax.history.rebuilding import rebuild
+from gemjax.history.rebuilding import Rebuilt, rebuild
 from gemjax.history.records import Block
 from gemjax.history.result import CompressionResult, EncoderUsage, Status
 from gemjax.history.session import Session
-from gemjax.history.signals import BlockSignals, signals
+from gemjax.history.signals import BlockSignals, RequestWork, signals
 from gemjax.history.vectors import SharedEncoder
 
 Keep = Callable[[Block], bool]
@@ -61,33 +63,65 @@ def forward(
     )
     protected = protect(given, config.rules)
     verdict = decide(history, protected, given.pinned, lambda: plan_selection(given, config, protected), config)
-    rebuilt = rebuild(history, verdict.dropped)
+    return _sent(session, history, verdict, config, protected, embedded.usage)
+
+
+def keep_on(request: Any, parsed: Parsed, reason: str, session: Session, config: GEMConfig) -> CompressionResult | None:
+    """What goes out where nothing could be chosen and the provider would refuse the original; None if it may go.
+
+    Thinking that was made after a rewrite is bound to what went out then: the saved set has to go on.
+
+    Args:
+        request, parsed, session, config: as in `forward`.
+        reason: why nothing could be chosen.
+    """
+    history = read_history(request, parsed, None, session.state)
+    binding = Binding(history, config)
+    if binding.original_may_go:
+        return None
+    verdict = Verdict(Decision(False, reason, history.previous.memory), binding.saved())
+    return _sent(session, history, verdict, config, {}, EncoderUsage())
+
+
+def _sent(
+    session: Session,
+    history: History,
+    verdict: Verdict,
+    config: GEMConfig,
+    protected: Protected,
+    usage: EncoderUsage,
+) -> CompressionResult:
+    """Rebuild what was decided, and remember it."""
+    parsed = history.parsed
+    rebuilt = rebuild(history, verdict.outgoing)
     if rebuilt.trouble:
         session.passed_through(parsed)
         account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection)
-        return _result("reverted", rebuilt.trouble, request, account, embedded.usage)
-    changed = commit(session, history, verdict, config)
-    account = _account(parsed, config, session, protected, verdict)
-    status, reason = _said(verdict)
-    return _result(status, reason, rebuilt.request, account, embedded.usage, changed)
+        return _result("reverted", rebuilt.trouble, history.request, account, usage)
+    changed = commit(session, history, verdict, rebuilt.stripped, config)
+    event = verdict.decision.reselect
+    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection)
+    status, reason = _said(verdict, rebuilt)
+    return _result(status, reason, rebuilt.request, account, usage, changed, rebuilt.stripped)
 
 
 def _left_alone(history: History, session: Session, config: GEMConfig) -> CompressionResult:
-    """A short history goes out whole."""
+    """A short history goes out whole, as far as thinking allows it."""
     n = len(history.parsed.blocks)
-    changed = commit_whole(session, history, config)
-    account = Account(history.parsed, config, frozenset(), session.state.core)
     count = f"{n} complete removable block{'s' * (n != 1)}"
     reason = f"{count}, fewer than the {config.min_blocks} from which compression starts"
-    return _result("unchanged", reason, history.request, account, EncoderUsage(), changed)
+    decision = Decision(False, reason, history.previous.memory)
+    verdict = Verdict(decision, Binding(history, config).outgoing(frozenset()))
+    return _sent(session, history, verdict, config, {}, EncoderUsage())
 
 
 def _signals(session: Session, parsed: Parsed) -> list[BlockSignals]:
     """What each block wrote, touched, read and reported; blocks that are gone are forgotten."""
     known = session.signals
     if known.keys() != {b.key for b in parsed.blocks}:
-        known = {b.key: known.get(b.key) or signals(b.content) for b in parsed.blocks}
-        session.signals = known
+        request = RequestWork()  # the newest first: what they did matters most, should the account run out
+        found = {b.key: known.get(b.key) or signals(b.content, request) for b in reversed(parsed.blocks)}
+        known = session.signals = found
     return [known[b.key] for b in parsed.blocks]
 
 
@@ -100,14 +134,12 @@ def _pinned(parsed: Parsed, keep: Keep | None) -> frozenset[int]:
         raise CallbackError(f"keep raised {type(error).__name__}: {error}") from error
 
 
-def _account(parsed: Parsed, config: GEMConfig, session: Session, protected: Protected, verdict: Verdict) -> Account:
-    event = verdict.decision.reselect
-    return Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection)
-
-
-def _said(verdict: Verdict) -> tuple[Status, str]:
+def _said(verdict: Verdict, rebuilt: Rebuilt) -> tuple[Status, str]:
     reason, event = verdict.decision.reason, verdict.decision.reselect
-    if not verdict.dropped:
+    if rebuilt.stripped:
+        n = len(rebuilt.stripped)
+        reason += f"; signed thinking of {n} earlier message{'s' * (n != 1)} left out"
+    if not verdict.dropped and not rebuilt.stripped:
         return "unchanged", f"nothing can go ({reason})" if event else reason
     return "compressed", reason if event else f"kept the earlier selection: {reason}"
 
@@ -119,7 +151,9 @@ def _result(
     account: Account,
     usage: EncoderUsage,
     changed: int | None = None,
+    stripped: Mapping[int, int] | None = None,
 ) -> CompressionResult:
+    stripped = stripped or {}
     parsed, selection = account.parsed, account.selection
     return CompressionResult(
         request=request,
@@ -130,8 +164,9 @@ def _result(
         core=account.core,
         forwarded=tuple(b.index for b in parsed.blocks if b.index not in account.dropped),
         chars_before=parsed.chars,
-        chars_after=parsed.chars - gone(parsed.blocks, account.dropped),
+        chars_after=parsed.chars - gone(parsed.blocks, account.dropped) - sum(stripped.values()),
         first_changed_message=changed,
         encoder=usage,
+        stripped=tuple(sorted(stripped)),
         _records=account.records,
     )

@@ -11,13 +11,14 @@ import numpy as np
 from gemjax.errors import EncoderError
 from gemjax.history.records import Block
 from gemjax.history.result import EncoderUsage
+from gemjax.kernels.host import power_of_two
 
 SMALLEST_BUCKET = 32
 
 
 def bucket(n: int) -> int:
     """The padded length for `n` rows: the next power of two, so that a growing history compiles a handful of times."""
-    return max(SMALLEST_BUCKET, 1 << max(n - 1, 0).bit_length())
+    return power_of_two(n, SMALLEST_BUCKET)
 
 
 class SharedEncoder:

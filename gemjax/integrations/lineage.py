@@ -12,6 +12,7 @@ Chain = tuple[bytes, ...]
 """One digest a message, each over all messages up to it, so that equal entries mean equal prefixes."""
 
 _DIGEST_BYTES = 12
+_LONG = 8
 
 
 def chain_of(messages: Sequence[Any]) -> Chain:
@@ -81,7 +82,7 @@ class Lineages:
         return len(self._known)
 
     def find(self, scope: str, chain: Chain) -> Conversation:
-        """The conversation that `chain` continues, repeats or takes back by a message; else a new one.
+        """The conversation that `chain` continues or repeats, but for an edited last message; else a new one.
 
         A history that left a known one earlier, such as a sub-agent's beside its sibling's, becomes a branch of it.
         """
@@ -93,8 +94,7 @@ class Lineages:
                     # Of equally good ones the latest: later ones come later in the order of use.
                     if shared and shared >= common:
                         best, common = candidate, shared
-            # The last message of a request may be edited before the next one (a reminder taken out of it again).
-            if best is None or common < max(1, len(best.chain) - 1):
+            if best is None or not _continues(best.chain, common):
                 parent = best.name if best is not None else None
                 best = Conversation(self._free_name(scope, chain), scope, parent=parent)
                 self._known[best.name] = best
@@ -119,6 +119,11 @@ class Lineages:
         with self._lock:
             self._known[conversation.name] = conversation
 
+    def remove(self, name: str) -> bool:
+        """Forget a conversation; whether it was known."""
+        with self._lock:
+            return self._known.pop(name, None) is not None
+
     def _free_name(self, scope: str, chain: Chain) -> str:
         base = scope_digest(scope, chain[0] if chain else b"")[:16]
         name, number = base, 1
@@ -126,6 +131,15 @@ class Lineages:
             number += 1
             name = f"{base}-{number}"
         return name
+
+
+def _continues(chain: Chain, common: int) -> bool:
+    """Whether a history with so much in common is the next request of a conversation, or leaves it for another.
+
+    The last message may have been edited (a reminder taken out of it again); in a short history it is what tells
+    sub-agents apart.
+    """
+    return common == len(chain) or (common == len(chain) - 1 and common >= _LONG)
 
 
 def _said(message: Any) -> Any:

@@ -13,6 +13,7 @@ from gemjax.integrations.store import ConversationStore
 KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
 """The field that holds the messages, by format."""
 
+_WORTH_KEEPING = 16
 _ON_THE_SERVER = ("previous_response_id", "conversation")
 T = TypeVar("T")
 _log = logging.getLogger("gemjax.integrations")
@@ -24,22 +25,24 @@ class Outcome:
 
     Attributes:
         request: what to send: the very object that came in unless something is left out.
-        sources: for each message of `request`, its index in what came in; None for one that was changed.
+        sources: for each message of `request`, its index in what came in.
         status: as in `CompressionResult`, or `repeated` (a retry: what went out last goes out again), `as-before` (what
             was left out last stays out, nothing new was chosen), `skipped` (not looked at).
         reason: one line.
         session: name of the conversation, empty if there is none.
         common: how many messages are those of the conversation's last request.
         result: of the compressor, if it ran.
+        changed: those of `sources` whose message is not the object that came in.
     """
 
     request: Any
-    sources: tuple[int | None, ...]
+    sources: tuple[int, ...]
     status: str
     reason: str
     session: str = ""
     common: int = 0
     result: CompressionResult | None = None
+    changed: frozenset[int] = frozenset()
 
 
 class Shortener:
@@ -89,6 +92,8 @@ class Shortener:
         """
         try:
             messages = _messages(request, format)
+            if not messages:
+                raise ValueError("the history is empty")
             chain = chain_of(messages)
         except (ValueError, RecursionError) as error:
             return _skipped(request, format, str(error))
@@ -99,7 +104,7 @@ class Shortener:
         try:
             # Looked at again: while this one waited, another may have moved the conversation on.
             common = common_prefix(conversation.chain, chain)
-            if chain and chain == conversation.chain:
+            if chain == conversation.chain:
                 return self._as_before(request, format, conversation, common, "the same messages again", "repeated")
             outcome = self._compressed(request, format, conversation, common, goal, keep)
             conversation.dropped = frozenset(range(len(messages))) - set(outcome.sources)
@@ -130,9 +135,8 @@ class Shortener:
         outcome = self.shorten(messages, format=format, scope=scope)
         if outcome.request is messages:
             return objects
-        places = [place for place in outcome.sources if place is not None]
         # A message that was changed has no object here that says the same.
-        return [objects[place] for place in places] if len(places) == len(outcome.sources) else objects
+        return objects if outcome.changed else [objects[place] for place in outcome.sources]
 
     def preview(self, request: Any, *, format: str, scope: str | None = None) -> Outcome:
         """What `shorten` would send, without moving the conversation on: for counting tokens."""
@@ -146,12 +150,17 @@ class Shortener:
             return _whole(request, len(messages), "skipped", "no conversation is known that it continues")
         return self._as_before(request, format, conversation, len(conversation.chain), "counted as sent last")
 
+    def forget(self, session: str) -> None:
+        """Start a conversation anew: what was chosen for it was not sent."""
+        if self.lineages.remove(session):
+            self.compressor.reset(session)
+
     def _compressed(
         self, request: Any, format: str, conversation: Conversation, common: int, goal: str | None, keep: Any
     ) -> Outcome:
         messages = _messages(request, format)
         if conversation.parent is not None:
-            # A branch shares its parent's beginning, so what was left out of that stays out: it is cached that way.
+            # A branch shares its parent's beginning, which is cached as the parent sent it.
             self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
             conversation.parent = None
         if _has_bound_thinking(messages):
@@ -161,12 +170,13 @@ class Shortener:
         result = self.compressor.compress(request, goal, conversation.name, keep, format=format)
         if result.status == "failed" and not result.reason.startswith("invalid request"):
             return self._as_before(request, format, conversation, common, result.reason, "failed")
-        places = {id(message): index for index, message in enumerate(messages)}
         if result.request is request:
-            sources: tuple[int | None, ...] = tuple(range(len(messages)))
+            sources, changed = tuple(range(len(messages))), frozenset[int]()
         else:
-            sources = tuple([places.get(id(m)) for m in _messages(result.request, format)])
-        return Outcome(result.request, sources, result.status, result.reason, conversation.name, common, result)
+            sources, changed = _origins(messages, _messages(result.request, format), getattr(result, "stripped", ()))
+        return Outcome(
+            result.request, sources, result.status, result.reason, conversation.name, common, result, changed
+        )
 
     def _as_before(
         self, request: Any, format: str, conversation: Conversation, common: int, reason: str, status: str = "as-before"
@@ -174,7 +184,8 @@ class Shortener:
         """Leave out what was left out last, which keeps what is cached; all of it goes out if the history changed."""
         messages = _messages(request, format)
         dropped = conversation.dropped
-        if not dropped or common < len(conversation.chain):
+        # Whole blocks lie before what is common, the last message of the request before never among them.
+        if not dropped or common <= max(dropped):
             return _whole(request, len(messages), status, reason, conversation.name, common)
         sources = tuple([i for i in range(len(messages)) if i not in dropped])
         kept = [messages[i] for i in sources]
@@ -187,7 +198,8 @@ class Shortener:
             _log.warning("%s", text)
 
     def _save(self, conversation: Conversation) -> None:
-        if self.store is None:
+        # A short conversation has nothing that a restart could lose.
+        if self.store is None or not (conversation.dropped or len(conversation.chain) >= _WORTH_KEEPING):
             return
         try:
             self.store.save(conversation, self.compressor.state_dict(conversation.name))
@@ -214,6 +226,27 @@ def _messages(request: Any, format: str) -> list[Any]:
     if not isinstance(messages, list):
         raise ValueError(f"there is no list of {KEYS[format]}")
     return messages
+
+
+def _origins(
+    messages: Sequence[Any], forwarded: Sequence[Any], stripped: Sequence[int]
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """Where each forwarded message stood, and which of them are changed copies (`stripped` names those, ascending).
+
+    In order, since a client may send one object twice.
+    """
+    copies = iter(stripped)
+    sources: list[int] = []
+    changed = set()
+    at = 0
+    for message in forwarded:
+        place = next((i for i in range(at, len(messages)) if messages[i] is message), None)
+        if place is None:
+            place = next(i for i in copies if i >= at)
+            changed.add(place)
+        sources.append(place)
+        at = place + 1
+    return tuple(sources), frozenset(changed)
 
 
 def _frame(request: Any) -> str:

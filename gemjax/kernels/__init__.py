@@ -1,1 +1,342 @@
-"""Pure array kernels: arrays in, arrays out; safe under `jax.jit` and `jax.vmap`. They import JAX and NumPy only."""
+"""Pure array kernels: arrays in, arrays out, safe under `jax.jit` and `jax.vmap`. They import JAX and NumPy only.
+
+Every public kernel is an attribute of this package (`gemjax.kernels.residual_completion`); its module is imported when
+it is first asked for, so that neither `import gemjax` nor `import gemjax.kernels` imports JAX.
+
+One calling convention: a kernel takes one item (one history, one text, one metric); `jax.vmap` takes many. Functions of
+vectors in a metric broadcast over leading axes, and a search takes its queries together, because they share one pass.
+Kernels are not compiled unless their page says so: call them under `jax.jit`, naming the arguments that the docstring
+calls static. Dtypes and messages: see `_checks`; what each kernel can do: the table in `docs/kernels.md`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_MODULES = {
+    "attention": (
+        "causal_attention",
+        "full_attention",
+    ),
+    "gram": (
+        "SpanEnergies",
+        "gram_captured_energy",
+        "gram_centroid_similarity",
+        "span_energies",
+    ),
+    "linalg": (
+        "Basis",
+        "captured",
+        "coverage",
+        "energies",
+        "growing_basis",
+        "independence_tolerance",
+        "orthonormal_basis",
+        "project",
+        "reject",
+        "residuals",
+        "unit_rows",
+    ),
+    "losses": ("cross_entropy",),
+    "metric": (
+        "LowRankMetric",
+        "condition_number",
+        "dense_covariance",
+        "fit_metric",
+        "fit_metric_from_rows",
+        "log_density",
+        "low_rank_metric",
+        "quadratic_form",
+        "query_transform",
+        "riemannian_score",
+        "solve_metric",
+        "squared_distance",
+        "whitening_matrix",
+    ),
+    "moments": (
+        "Moments",
+        "add_rows",
+        "covariance",
+        "empty_moments",
+        "merge_moments",
+        "moments_from_rows",
+        "psum_moments",
+        "remove_rows",
+        "unmerge_moments",
+    ),
+    "retention": (
+        "Ratio",
+        "action_alignment",
+        "action_projection",
+        "action_ratio",
+        "band_energies",
+        "block_low_energy",
+        "captured_energy",
+        "centroid_similarity",
+        "low_energy_share",
+        "topk_retention",
+    ),
+    "search": (
+        "Queries",
+        "Scores",
+        "TopK",
+        "fuse",
+        "fused_search",
+        "memory_norms",
+        "prepare_queries",
+        "score_columns",
+        "sharded_search",
+    ),
+    "selection": (
+        "Completion",
+        "largest_residual",
+        "most_recent",
+        "most_similar",
+        "random_blocks",
+        "residual_completion",
+    ),
+    "sensitivity": (
+        "Sensitivity",
+        "average_pool",
+        "first_order_bound",
+        "impute_ends",
+        "normalised_ranks",
+        "second_order_bound",
+        "token_norms",
+        "token_sensitivity",
+    ),
+    "spectrum": (
+        "Spectrum",
+        "centered_rows",
+        "centered_spectrum",
+        "effective_rank",
+        "energy_shares",
+        "feature_shift",
+        "gaussian_control",
+        "rank_at_energy",
+    ),
+    "tokens": (
+        "fill_gaps",
+        "knapsack",
+        "protect_ends",
+        "prune_middle",
+        "select_sentences",
+        "sentence_means",
+        "turn_decay",
+    ),
+}
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Basis",
+    "Completion",
+    "LowRankMetric",
+    "Moments",
+    "Queries",
+    "Ratio",
+    "Scores",
+    "Sensitivity",
+    "SpanEnergies",
+    "Spectrum",
+    "TopK",
+    "action_alignment",
+    "action_projection",
+    "action_ratio",
+    "add_rows",
+    "average_pool",
+    "band_energies",
+    "block_low_energy",
+    "captured",
+    "captured_energy",
+    "causal_attention",
+    "centered_rows",
+    "centered_spectrum",
+    "centroid_similarity",
+    "condition_number",
+    "covariance",
+    "coverage",
+    "cross_entropy",
+    "dense_covariance",
+    "effective_rank",
+    "empty_moments",
+    "energies",
+    "energy_shares",
+    "feature_shift",
+    "fill_gaps",
+    "first_order_bound",
+    "fit_metric",
+    "fit_metric_from_rows",
+    "full_attention",
+    "fuse",
+    "fused_search",
+    "gaussian_control",
+    "gram_captured_energy",
+    "gram_centroid_similarity",
+    "growing_basis",
+    "impute_ends",
+    "independence_tolerance",
+    "knapsack",
+    "largest_residual",
+    "log_density",
+    "low_energy_share",
+    "low_rank_metric",
+    "memory_norms",
+    "merge_moments",
+    "moments_from_rows",
+    "most_recent",
+    "most_similar",
+    "normalised_ranks",
+    "orthonormal_basis",
+    "prepare_queries",
+    "project",
+    "protect_ends",
+    "prune_middle",
+    "psum_moments",
+    "quadratic_form",
+    "query_transform",
+    "random_blocks",
+    "rank_at_energy",
+    "reject",
+    "remove_rows",
+    "residual_completion",
+    "residuals",
+    "riemannian_score",
+    "score_columns",
+    "second_order_bound",
+    "select_sentences",
+    "sentence_means",
+    "sharded_search",
+    "solve_metric",
+    "span_energies",
+    "squared_distance",
+    "token_norms",
+    "token_sensitivity",
+    "topk_retention",
+    "turn_decay",
+    "unit_rows",
+    "unmerge_moments",
+    "whitening_matrix",
+]
+
+if TYPE_CHECKING:
+    from gemjax.kernels.attention import (
+        causal_attention,
+        full_attention,
+    )
+    from gemjax.kernels.gram import (
+        SpanEnergies,
+        gram_captured_energy,
+        gram_centroid_similarity,
+        span_energies,
+    )
+    from gemjax.kernels.linalg import (
+        Basis,
+        captured,
+        coverage,
+        energies,
+        growing_basis,
+        independence_tolerance,
+        orthonormal_basis,
+        project,
+        reject,
+        residuals,
+        unit_rows,
+    )
+    from gemjax.kernels.losses import (
+        cross_entropy,
+    )
+    from gemjax.kernels.metric import (
+        LowRankMetric,
+        condition_number,
+        dense_covariance,
+        fit_metric,
+        fit_metric_from_rows,
+        log_density,
+        low_rank_metric,
+        quadratic_form,
+        query_transform,
+        riemannian_score,
+        solve_metric,
+        squared_distance,
+        whitening_matrix,
+    )
+    from gemjax.kernels.moments import (
+        Moments,
+        add_rows,
+        covariance,
+        empty_moments,
+        merge_moments,
+        moments_from_rows,
+        psum_moments,
+        remove_rows,
+        unmerge_moments,
+    )
+    from gemjax.kernels.retention import (
+        Ratio,
+        action_alignment,
+        action_projection,
+        action_ratio,
+        band_energies,
+        block_low_energy,
+        captured_energy,
+        centroid_similarity,
+        low_energy_share,
+        topk_retention,
+    )
+    from gemjax.kernels.search import (
+        Queries,
+        Scores,
+        TopK,
+        fuse,
+        fused_search,
+        memory_norms,
+        prepare_queries,
+        score_columns,
+        sharded_search,
+    )
+    from gemjax.kernels.selection import (
+        Completion,
+        largest_residual,
+        most_recent,
+        most_similar,
+        random_blocks,
+        residual_completion,
+    )
+    from gemjax.kernels.sensitivity import (
+        Sensitivity,
+        average_pool,
+        first_order_bound,
+        impute_ends,
+        normalised_ranks,
+        second_order_bound,
+        token_norms,
+        token_sensitivity,
+    )
+    from gemjax.kernels.spectrum import (
+        Spectrum,
+        centered_rows,
+        centered_spectrum,
+        effective_rank,
+        energy_shares,
+        feature_shift,
+        gaussian_control,
+        rank_at_energy,
+    )
+    from gemjax.kernels.tokens import (
+        fill_gaps,
+        knapsack,
+        protect_ends,
+        prune_middle,
+        select_sentences,
+        sentence_means,
+        turn_decay,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(f"gemjax.kernels.{_PUBLIC[name]}"), name)
+    raise AttributeError(f"module 'gemjax.kernels' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

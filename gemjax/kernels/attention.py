@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gemjax.kernels._checks import require, require_positive, working_dtype
+
 _Residuals = tuple[Array, Array, Array, Array, Array, Array]
 _Block = tuple[int, int]
 
@@ -15,7 +17,6 @@ _Block = tuple[int, int]
 _TOGETHER = 4
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def causal_attention(
     q: Float[Array, "n heads d"],
     k: Float[Array, "n groups d"],
@@ -31,12 +32,17 @@ def causal_attention(
 
     Args:
         q: queries, `[n, heads, d]`; head `h` reads the keys of group `h // (heads / groups)`.
-        k, v: keys and values, `[n, groups, d]`.
-        valid: False for padding: no query looks at it. A query that may look at nothing (padding at the left) gets an
-            average, finite and without meaning.
-        block: queries in a block.
+        k: keys, `[n, groups, d]`.
+        v: values, `[n, groups, d]`.
+        valid: False for padding, `[n]`: no query looks at it. A query that may look at nothing (padding at the left)
+            gets an average, finite and without meaning.
+        block: queries in a block, static.
+
+    Returns: `[n, heads, d]`. Reverse mode has its own rule; forward mode (`jax.jvp`) has none.
+
+    Raises: ValueError for a wrong shape.
     """
-    return _forward(q, k, v, valid, block)[0]
+    return _causal(*_checked(q, k, v, valid, block), block)
 
 
 def full_attention(
@@ -46,8 +52,39 @@ def full_attention(
     valid: Bool[Array, "n"],
     block: int = 128,
 ) -> Float[Array, "n heads d"]:
-    """As `causal_attention`, every query seeing all valid keys: for encoders of whole texts, forward only in mind."""
+    """As `causal_attention`, every query seeing all valid keys: for encoders of whole texts.
+
+    Args:
+        q: queries, `[n, heads, d]`.
+        k: keys, `[n, groups, d]`.
+        v: values, `[n, groups, d]`.
+        valid: False for padding, `[n]`.
+        block: queries in a block, static.
+
+    Returns: `[n, heads, d]`. Gradients exist in both modes; reverse mode keeps all weights in memory.
+
+    Raises: ValueError for a wrong shape.
+    """
+    q, k, v, valid = _checked(q, k, v, valid, block)
     return _attend(*_by_group(q, k, v), valid, block, causal=False)[0]
+
+
+def _checked(q: Array, k: Array, v: Array, valid: Array, block: int) -> tuple[Array, Array, Array, Array]:
+    """The arguments as JAX arrays in their working dtype."""
+    q = require("q", q, (None, None, None))
+    n, heads, d = q.shape
+    k = require("k", k, (n, None, d))
+    v = require("v", v, k.shape)
+    if not k.shape[1] or heads % k.shape[1]:
+        raise ValueError(f"`k` has {k.shape[1]} groups; expected a number that divides the {heads} heads of `q`")
+    require_positive("block", block)
+    dtype = working_dtype(q, k, v)
+    return q.astype(dtype), k.astype(dtype), v.astype(dtype), require("valid", valid, (n,), "bool")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _causal(q: Array, k: Array, v: Array, valid: Array, block: int) -> Array:
+    return _forward(q, k, v, valid, block)[0]
 
 
 def _by_group(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -178,4 +215,4 @@ def _backward_segment(
     return jnp.concatenate(dq, 1), dk, dv
 
 
-causal_attention.defvjp(_forward, _backward)
+_causal.defvjp(_forward, _backward)

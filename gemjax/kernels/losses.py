@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from gemjax.kernels._checks import require, require_positive, working_dtype
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+
 def cross_entropy(
     hidden: Float[Array, "n d"],
     head: Float[Array, "vocab d"],
@@ -24,11 +25,26 @@ def cross_entropy(
 
     Args:
         hidden: last hidden states, `[n, d]`.
-        head: output embedding, one row a vocabulary entry.
-        targets: the token each position should predict, `0 <= targets < vocab`; any value where the weight is 0.
-        weights: 0 leaves a position out.
-        chunk: vocabulary entries a block of logits covers; memory is `O(n * chunk)`.
+        head: output embedding, one row a vocabulary entry, `[vocab, d]`.
+        targets: the token each position should predict, `0 <= targets < vocab`, `[n]`; any value where the weight is 0.
+        weights: 0 leaves a position out, `[n]`.
+        chunk: vocabulary entries a block of logits covers, static; memory is `O(n * chunk)`.
+
+    Returns: the weighted sum, a scalar, and the $\ell_i$, `[n]`. Reverse mode has its own rule; forward mode has none.
+
+    Raises: ValueError for a wrong shape.
     """
+    hidden = require("hidden", hidden, (None, None))
+    n, d = hidden.shape
+    head = require("head", head, (None, d))
+    targets, weights = require("targets", targets, (n,), "int"), require("weights", weights, (n,))
+    require_positive("chunk", chunk)
+    dtype = working_dtype(hidden, head, weights)
+    return _cross_entropy(hidden.astype(dtype), head.astype(dtype), targets, weights.astype(dtype), chunk)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _cross_entropy(hidden: Array, head: Array, targets: Array, weights: Array, chunk: int) -> tuple[Array, Array]:
     return _forward(hidden, head, targets, weights, chunk, with_gradient=False)[0]
 
 
@@ -70,4 +86,4 @@ def _backward(chunk: int, gradient: Array, cotangents: tuple[Array, Array]) -> t
     return gradient * cotangents[0], None, None, None
 
 
-cross_entropy.defvjp(_forward, _backward)
+_cross_entropy.defvjp(_forward, _backward)

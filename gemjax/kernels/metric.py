@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gemjax.kernels._checks import require_rank, require_shape
+from gemjax.kernels._checks import require, require_one_of, working_dtype
 from gemjax.kernels.moments import Moments, covariance
 
 MODELS = ("paper", "isotropic", "diagonal")
@@ -26,6 +26,8 @@ MODELS = ("paper", "isotropic", "diagonal")
 
 class LowRankMetric(NamedTuple):
     """A fitted metric, a pytree of arrays. Build it with `fit_metric`, `fit_metric_from_rows` or `low_rank_metric`.
+
+    Functions of vectors broadcast over leading axes, as NumPy's do.
 
     Columns of `cov_factor` past `rank` are zero, so that a metric keeps its shapes when its rank changes.
     """
@@ -56,15 +58,24 @@ def low_rank_metric(
     rank: Int[Array, ""] | None = None,
     ridge: Float[Array, ""] | float = 0.0,
 ) -> LowRankMetric:
-    """The metric with covariance `cov_factor @ cov_factor.T + diag(cov_diag)`; `cov_diag` must be positive.
+    """The metric with covariance `cov_factor @ cov_factor.T + diag(cov_diag)`.
 
-    Raises: ValueError for shapes that do not fit together. A non-positive `cov_diag` gives NaN.
+    Args:
+        mean: `[d]`.
+        cov_factor: W, `[d, r]`.
+        cov_diag: D, positive, `[d]`; a non-positive one gives NaN.
+        rank: how many columns of W are in use; None: all.
+        ridge: what was added to the variances; kept, not used.
+
+    Returns: the `LowRankMetric`.
+
+    Raises: ValueError for shapes that do not fit together.
     """
-    require_rank("cov_factor", cov_factor, 2)
+    cov_factor = require("cov_factor", cov_factor, (None, None))
     d, r = cov_factor.shape
-    require_shape("mean", mean, (d,))
-    require_shape("cov_diag", cov_diag, (d,))
-    dtype = cov_factor.dtype
+    mean, cov_diag = require("mean", mean, (d,)), require("cov_diag", cov_diag, (d,))
+    dtype = working_dtype(cov_factor, mean, cov_diag)
+    mean, cov_factor, cov_diag = (x.astype(dtype) for x in (mean, cov_factor, cov_diag))
     a = cov_factor / jnp.sqrt(cov_diag)[:, None]
     q, tri = jnp.linalg.qr(jnp.concatenate([a, jnp.eye(r, dtype=dtype)]))
     log_det = jnp.sum(jnp.log(cov_diag)) + 2 * jnp.sum(jnp.log(jnp.abs(jnp.diagonal(tri))))
@@ -72,6 +83,13 @@ def low_rank_metric(
     return LowRankMetric(
         mean, cov_factor, cov_diag, count, jnp.asarray(ridge, dtype), q[:d], q[d:], log_det.astype(dtype)
     )
+
+
+def _centred(name: str, metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    """`x` in the dtype of the metric."""
+    x = require(name, x, (..., metric.mean.shape[0]))
+    centred: Float[Array, "*b d"] = x.astype(working_dtype(x, metric.mean))
+    return centred
 
 
 def _assemble(
@@ -84,8 +102,7 @@ def _assemble(
     model: str,
 ) -> LowRankMetric:
     """The metric from a descending spectrum: `eigenvalues` are s_i^2 / N, `directions` the right singular vectors."""
-    if model not in MODELS:
-        raise ValueError(f"model must be one of {MODELS}, got {model!r}")
+    require_one_of("model", model, MODELS)
     dtype = variance.dtype
     eps = jnp.finfo(dtype).eps
     eigenvalues = jnp.maximum(eigenvalues, 0)  # rounding makes the null space slightly negative
@@ -132,11 +149,12 @@ def fit_metric(
             $S/N + \lambda I$. `"diagonal"`: $\mathrm{diag}(\sigma^2 + \lambda)$.
         max_rank: static bound on the rank; default d.
 
-    Memories without any spread (one memory, or all identical) give the identity metric of rank 0.
+    Returns: the `LowRankMetric`. Memories without any spread (one memory, or all identical) give the identity metric of
+        rank 0.
 
     Raises: ValueError for an unknown model or wrong shapes.
     """
-    require_rank("moments.scatter", moments.scatter, 2)
+    require("moments.scatter", moments.scatter, (None, None))
     cov = covariance(moments)
     values, vectors = jnp.linalg.eigh((cov + cov.T) / 2)
     size = values.shape[0] if max_rank is None else min(max_rank, values.shape[0])
@@ -155,9 +173,20 @@ def fit_metric_from_rows(
     """The same metric by the SVD of the centred rows (lines 4-11 of Algorithm 1, with right singular vectors).
 
     `O(n d min(n, d))` and a second copy of the rows; its smallest singular values are more accurate than those of
-    `fit_metric`. Raises: ValueError as `fit_metric`.
+    `fit_metric`.
+
+    Args:
+        rows: `[n, d]`, at least one.
+        ridge: as for `fit_metric`.
+        energy: as for `fit_metric`.
+        model: as for `fit_metric`, static.
+
+    Returns: the `LowRankMetric`.
+
+    Raises: ValueError as `fit_metric`.
     """
-    require_rank("rows", rows, 2)
+    rows = require("rows", rows, (None, None))
+    rows = rows.astype(working_dtype(rows))
     mean = jnp.mean(rows, axis=0)
     centred = rows - mean
     centred = centred - jnp.mean(centred, axis=0)
@@ -165,15 +194,35 @@ def fit_metric_from_rows(
     return _assemble(mean, jnp.mean(centred * centred, axis=0), s * s / rows.shape[0], vt.T, ridge, energy, model)
 
 
-def solve(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """`Sigma^-1 x` for already centred x (Eq. 1), `O(d r)` a vector."""
+def solve_metric(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    """`Sigma^-1 x` for already centred x (Eq. 1), `O(d r)` a vector.
+
+    Args:
+        metric: the metric.
+        x: centred vectors, `[..., d]`.
+
+    Returns: `[..., d]`.
+
+    Raises: ValueError for a wrong shape.
+    """
+    x = _centred("x", metric, x)
     root = jnp.sqrt(metric.cov_diag)
     y = x / root
     return (y - _dot(_dot(y, metric.upper), metric.upper.T)) / root
 
 
-def quadratic(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """`x^T Sigma^-1 x` for already centred x, as a sum of squares: never negative."""
+def quadratic_form(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b"]:
+    """`x^T Sigma^-1 x` for already centred x, as a sum of squares.
+
+    Args:
+        metric: the metric.
+        x: centred vectors, `[..., d]`.
+
+    Returns: `[...]`, never negative.
+
+    Raises: ValueError for a wrong shape.
+    """
+    x = _centred("x", metric, x)
     y = x / jnp.sqrt(metric.cov_diag)
     t = _dot(y, metric.upper)
     rest = y - _dot(t, metric.upper.T)
@@ -182,36 +231,80 @@ def quadratic(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*
 
 
 def squared_distance(metric: LowRankMetric, x: Float[Array, "*b d"], y: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """Squared Mahalanobis distance between x and y; the mean cancels."""
-    return quadratic(metric, x - y)
+    """Squared Mahalanobis distance between x and y; the mean cancels.
+
+    Args:
+        metric: the metric.
+        x: vectors, `[..., d]`.
+        y: vectors, `[..., d]`.
+
+    Returns: `[...]`, never negative.
+    """
+    return quadratic_form(metric, x - y)
 
 
 def query_transform(
     metric: LowRankMetric, queries: Float[Array, "*b d"]
 ) -> tuple[Float[Array, "*b d"], Float[Array, "*b"]]:
-    """`(w, offset)` such that the Riemannian score of every memory h is `h . w + offset`: `O(d)` a memory."""
-    w = solve(metric, queries - metric.mean)
+    """What a query does to every memory: `O(d)` a memory instead of `O(d r)`.
+
+    Args:
+        metric: the metric.
+        queries: `[..., d]`.
+
+    Returns: `(w, offset)`, `[..., d]` and `[...]`, such that the Riemannian score of a memory h is `h . w + offset`.
+    """
+    w = solve_metric(metric, queries - metric.mean)
     return w, -_dot(w, metric.mean)
 
 
-def score(metric: LowRankMetric, query: Float[Array, "*b d"], memory: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """The paper's Riemannian similarity `(q - mu)^T Sigma^-1 (h - mu)`, row by row; larger is closer."""
-    return jnp.sum(solve(metric, query - metric.mean) * (memory - metric.mean), axis=-1)
+def riemannian_score(
+    metric: LowRankMetric, query: Float[Array, "*b d"], memory: Float[Array, "*b d"]
+) -> Float[Array, "*b"]:
+    """The paper's Riemannian similarity `(q - mu)^T Sigma^-1 (h - mu)`, row by row.
+
+    Args:
+        metric: the metric.
+        query: `[..., d]`.
+        memory: `[..., d]`.
+
+    Returns: `[...]`; larger is closer.
+    """
+    return jnp.sum(solve_metric(metric, query - metric.mean) * (memory - metric.mean), axis=-1)
 
 
 def log_density(metric: LowRankMetric, x: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """Log density of the Gaussian with this mean and covariance, in nats."""
+    """Log density of the Gaussian with this mean and covariance.
+
+    Args:
+        metric: the metric.
+        x: vectors, `[..., d]`.
+
+    Returns: `[...]`, in nats.
+    """
     d = metric.mean.shape[0]
-    return -0.5 * (quadratic(metric, x - metric.mean) + metric.log_det + d * jnp.log(2 * jnp.pi))
+    return -0.5 * (quadratic_form(metric, x - metric.mean) + metric.log_det + d * jnp.log(2 * jnp.pi))
 
 
 def dense_covariance(metric: LowRankMetric) -> Float[Array, "d d"]:
-    """`Sigma` as a matrix."""
+    """`Sigma` as a matrix.
+
+    Args:
+        metric: the metric.
+
+    Returns: `[d, d]`.
+    """
     return _dot(metric.cov_factor, metric.cov_factor.T) + jnp.diag(metric.cov_diag)
 
 
 def condition_number(metric: LowRankMetric) -> Float[Array, ""]:
-    """Largest over smallest eigenvalue of `Sigma`. The paper's "about 2" is the one of `diag(cov_diag)` alone."""
+    """Largest over smallest eigenvalue of `Sigma`. The paper's "about 2" is the one of `diag(cov_diag)` alone.
+
+    Args:
+        metric: the metric.
+
+    Returns: a scalar.
+    """
     values = jnp.linalg.eigvalsh(dense_covariance(metric))
     ratio: Float[Array, ""] = values[-1] / values[0]
     return ratio
@@ -221,6 +314,11 @@ def whitening_matrix(metric: LowRankMetric) -> Float[Array, "d d"]:
     r"""G with $G^\top G = \Sigma^{-1}$, so that $\|G x - G y\|$ is the Mahalanobis distance: for L2 indexes.
 
     With $D^{-1/2}W = U S V^\top$, $G = (I - U(I - (I + S^2)^{-1/2})U^\top) D^{-1/2}$: no difference of squares.
+
+    Args:
+        metric: the metric.
+
+    Returns: `[d, d]`.
     """
     root = jnp.sqrt(metric.cov_diag)
     u, s, _ = jnp.linalg.svd(metric.cov_factor / root[:, None], full_matrices=False)
@@ -229,3 +327,4 @@ def whitening_matrix(metric: LowRankMetric) -> Float[Array, "d d"]:
 
 
 fit_metric_jit = jax.jit(fit_metric, static_argnames=("model", "max_rank"))
+"""`fit_metric`, compiled once for all callers; it takes a second to compile."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gemjax.kernels._checks import require_rank, require_shape
+from gemjax.kernels._checks import require, require_positive, working_dtype
 
 CHUNK = 4096
 
@@ -31,12 +31,26 @@ class Moments(NamedTuple):
 
 
 def empty_moments(dim: int, dtype: jnp.dtype | type = jnp.float32) -> Moments:
-    """The moments of no rows: the neutral element of `merge_moments`."""
+    """The moments of no rows: the neutral element of `merge_moments`.
+
+    Args:
+        dim: $d$.
+        dtype: of mean and scatter.
+
+    Returns: the `Moments`.
+    """
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(dim, dtype), jnp.zeros((dim, dim), dtype))
 
 
 def merge_moments(a: Moments, b: Moments) -> Moments:
-    """The moments of both multisets together. Exact in real arithmetic; associative and commutative to rounding."""
+    """The moments of both multisets together. Exact in real arithmetic; associative and commutative to rounding.
+
+    Args:
+        a: moments of `d`-dimensional rows.
+        b: moments of other rows of the same dimension.
+
+    Returns: the `Moments`.
+    """
     count = a.count + b.count
     dtype = a.mean.dtype
     n, na, nb = count.astype(dtype), a.count.astype(dtype), b.count.astype(dtype)
@@ -51,7 +65,13 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
 def unmerge_moments(total: Moments, part: Moments) -> Moments:
     """The moments of `total` without the rows of `part`: the inverse of `merge_moments` in its second argument.
 
-    `part` must really be contained in `total`. Removing cancels, so its absolute error is that of `total`: after most
+    Args:
+        total: moments of all rows.
+        part: moments of some of them; they must really be contained in `total`.
+
+    Returns: the `Moments` of the rest.
+
+    Removing cancels, so its absolute error is that of `total`: after most
     rows are gone, build the moments again from the rows that stay. Removing everything gives `empty_moments` exactly.
     """
     count = total.count - part.count
@@ -66,7 +86,7 @@ def unmerge_moments(total: Moments, part: Moments) -> Moments:
 
 
 def _chunk_moments(rows: Float[Array, "n d"], keep: Bool[Array, "n"]) -> Moments:
-    rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    rows = rows.astype(working_dtype(rows))
     count = jnp.sum(keep, dtype=jnp.int32)
     n = jnp.maximum(count, 1).astype(rows.dtype)
     rows = jnp.where(keep[:, None], rows, 0)
@@ -89,15 +109,15 @@ def moments_from_rows(
         keep: `[n]`, rows that count. The others may hold anything, NaN included.
         chunk: rows per step, static; the working memory is a few `[chunk, d]`.
 
-    Raises: ValueError for a wrong rank, a mask of another length or `chunk < 1`.
+    Returns: the `Moments`.
+
+    Raises: ValueError for a wrong shape, a mask of another length or `chunk < 1`.
     """
-    require_rank("rows", rows, 2)
+    rows = require("rows", rows, (None, None))
     n, dim = rows.shape
-    keep = jnp.ones(n, bool) if keep is None else keep
-    require_shape("keep", keep, (n,))
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
-    state = empty_moments(dim, jnp.promote_types(rows.dtype, jnp.float32))
+    keep = jnp.ones(n, bool) if keep is None else require("keep", keep, (n,), "bool")
+    require_positive("chunk", chunk)
+    state = empty_moments(dim, working_dtype(rows))
     whole = n // chunk
 
     def step(i: Int[Array, ""], state: Moments) -> Moments:
@@ -112,12 +132,28 @@ def moments_from_rows(
 
 
 def add_rows(state: Moments, rows: Float[Array, "n d"], keep: Bool[Array, "n"] | None = None) -> Moments:
-    """`state` with more rows. `O(n d^2)`, independent of how many rows `state` already stands for."""
+    """`state` with more rows. `O(n d^2)`, independent of how many rows `state` already stands for.
+
+    Args:
+        state: moments of the earlier rows.
+        rows: `[n, d]`.
+        keep: rows that count, `[n]`; None: all.
+
+    Returns: the `Moments`.
+    """
     return merge_moments(state, moments_from_rows(rows, keep))
 
 
 def remove_rows(state: Moments, rows: Float[Array, "n d"], keep: Bool[Array, "n"] | None = None) -> Moments:
-    """`state` without these rows, which must have been added before. See `unmerge_moments` for its rounding."""
+    """`state` without these rows, which must have been added before. See `unmerge_moments` for its rounding.
+
+    Args:
+        state: moments of all rows.
+        rows: the rows to take out, `[n, d]`.
+        keep: rows that count, `[n]`; None: all.
+
+    Returns: the `Moments` of the rest.
+    """
     return unmerge_moments(state, moments_from_rows(rows, keep))
 
 
@@ -125,6 +161,12 @@ def psum_moments(state: Moments, axis_name: str) -> Moments:
     """Merge one state a device over a mesh axis, inside `jax.shard_map`; every device gets the merged state.
 
     Two all-reduces (`d + 1` numbers, then `d^2`), however many rows there are.
+
+    Args:
+        state: this device's moments.
+        axis_name: the mesh axis.
+
+    Returns: the `Moments` of all devices' rows.
     """
     count = lax.psum(state.count, axis_name)
     n = jnp.maximum(count, 1).astype(state.mean.dtype)
@@ -136,20 +178,12 @@ def psum_moments(state: Moments, axis_name: str) -> Moments:
 
 
 def covariance(state: Moments) -> Float[Array, "d d"]:
-    """Population covariance `scatter / count` (divided by N, as in the paper); zero when there are no rows."""
+    """Population covariance `scatter / count` (divided by N, as in the paper).
+
+    Args:
+        state: the moments.
+
+    Returns: `[d, d]`; zero when there are no rows.
+    """
     n = jnp.maximum(state.count, 1).astype(state.scatter.dtype)
     return state.scatter / n
-
-
-__all__ = [
-    "CHUNK",
-    "Moments",
-    "add_rows",
-    "covariance",
-    "empty_moments",
-    "merge_moments",
-    "moments_from_rows",
-    "psum_moments",
-    "remove_rows",
-    "unmerge_moments",
-]

@@ -11,18 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from gemjax.kernels.linalg import (
-    EXACT,
-    captured,
-    coverage,
-    independence_tolerance,
-    masked_rows,
-    orthonormal_basis,
-    require,
-    require_positive,
-    require_rows,
-    working_dtype,
-)
+from gemjax.kernels._checks import require, require_positive, require_rows, working_dtype
+from gemjax.kernels.linalg import EXACT, captured, coverage, independence_tolerance, masked_rows, orthonormal_basis
 from gemjax.kernels.spectrum import Spectrum, rank_at_energy
 
 
@@ -42,6 +32,13 @@ def _ratio(numerator: Array, denominator: Array, defined: Array) -> Ratio:
     return Ratio(jnp.where(defined, numerator / jnp.where(defined, denominator, 1), 0), defined)
 
 
+def _cosine(inner: Array, square: Array, other: Array, defined: Array) -> Ratio:
+    """The cosine from inner product and squared lengths; its gradient is 0 and not NaN where it is not defined."""
+    # The mask comes before the root, whose slope at 0 is infinite.
+    lengths = jnp.sqrt(jnp.where(defined, square, 1)) * jnp.sqrt(jnp.where(defined, other, 1))
+    return Ratio(jnp.where(defined, jnp.clip(inner / lengths, -1, 1), 0), defined)
+
+
 def _has_length(square: Array, dim: int) -> Array:
     """Whether a squared length is more than the rounding of projections of unit vectors of dimension `dim`."""
     return square > independence_tolerance(square.dtype, dim) ** 2
@@ -57,7 +54,7 @@ def centroid_similarity(
         selected: the retained rows; padding among them is ignored.
         valid: real rows; None: all.
 
-    Not defined if nothing is retained or one of the two means is zero.
+    Returns: the `Ratio`, a scalar. Not defined if nothing is retained or one of the two means is zero.
 
     Raises: ValueError for a wrong shape.
     """
@@ -71,10 +68,23 @@ def centroid_similarity(
         return jnp.matmul(mask.astype(rows.dtype), rows, precision=EXACT) / jnp.maximum(jnp.sum(mask), 1)
 
     of_kept, of_all = mean(kept), mean(real)
-    square_kept, square_all = jnp.sum(of_kept**2), jnp.sum(of_all**2)
-    defined = _has_length(square_kept, rows.shape[1]) & _has_length(square_all, rows.shape[1])
-    similarity = _ratio(jnp.sum(of_kept * of_all), jnp.sqrt(square_kept) * jnp.sqrt(square_all), defined)
-    return Ratio(jnp.clip(similarity.value, -1, 1), defined)
+    return mean_cosine(jnp.sum(of_kept * of_all), jnp.sum(of_kept**2), jnp.sum(of_all**2), rows.shape[1])
+
+
+def mean_cosine(
+    inner: Float[Array, ""], square_kept: Float[Array, ""], square_all: Float[Array, ""], dim: int
+) -> Ratio:
+    """`centroid_similarity` from the inner product of the two means and their squared lengths.
+
+    Args:
+        inner: of the retained rows' mean and the mean of all, a scalar.
+        square_kept: squared length of the first, not negative.
+        square_all: squared length of the second, not negative.
+        dim: $d$, static.
+
+    Returns: the `Ratio`, in [-1, 1].
+    """
+    return _cosine(inner, square_kept, square_all, _has_length(square_kept, dim) & _has_length(square_all, dim))
 
 
 def captured_energy(
@@ -87,7 +97,14 @@ def captured_energy(
 ) -> Float[Array, ""]:
     r"""$E(S) = \frac{1}{n} \sum_i \|Q_S^\top x_i\|^2$ in [0, 1] of a retained subset (Eq. 3); see `linalg.coverage`.
 
-    `selected`, `valid` as in `centroid_similarity`; `tol`, `max_rank` as in `linalg.orthonormal_basis`.
+    Args:
+        x: unit rows `[n, d]`.
+        selected: the retained rows `[n]`; padding among them is ignored.
+        valid: real rows `[n]`; None: all.
+        tol: as for `linalg.orthonormal_basis`.
+        max_rank: as for `linalg.orthonormal_basis`, static.
+
+    Returns: a scalar.
 
     Raises: ValueError for a wrong shape or `max_rank < 1`.
     """
@@ -101,26 +118,43 @@ def action_projection(action: Float[Array, "d"], vectors: Float[Array, "r d"]) -
 
     Args:
         action: unit vector of the recorded next action, `[d]`.
-        vectors: orthonormal rows that span the retained blocks (`linalg.orthonormal_basis`).
+        vectors: orthonormal rows that span the retained blocks (`linalg.orthonormal_basis`), `[r, d]`.
+
+    Returns: a scalar.
 
     Raises: ValueError for a wrong shape.
     """
-    action = require("action", action, (None,), "float")
+    action = require("action", action, (None,))
     return captured(action[None], vectors)[0]
 
 
 def action_ratio(action: Float[Array, "d"], vectors: Float[Array, "r d"], all_vectors: Float[Array, "s d"]) -> Ratio:
-    r"""$R_a(S) = P_a(S) / P_a([n])$ in [0, 1] (Eq. 4); not defined if the history does not touch the action at all.
+    r"""$R_a(S) = P_a(S) / P_a([n])$ in [0, 1] (Eq. 4).
 
     Args:
-        action: as in `action_projection`.
-        vectors: basis of the retained blocks.
-        all_vectors: basis of all blocks, whose span holds that of `vectors`.
+        action: unit vector of the recorded next action, `[d]`.
+        vectors: basis of the retained blocks, `[r, d]`.
+        all_vectors: basis of all blocks, whose span holds that of `vectors`, `[s, d]`.
+
+    Returns: the `Ratio`, a scalar. Not defined if the history does not touch the action at all.
 
     Raises: ValueError for a wrong shape.
     """
     part, whole = action_projection(action, vectors), action_projection(action, all_vectors)
-    ratio = _ratio(part, whole, _has_length(whole, action.shape[0]))
+    return projection_ratio(part, whole, action.shape[0])
+
+
+def projection_ratio(part: Float[Array, "*b"], whole: Float[Array, "*b"], dim: int) -> Ratio:
+    r"""`action_ratio` from the two projections.
+
+    Args:
+        part: $P_a(S)$, any shape.
+        whole: $P_a([n])$, of the same shape.
+        dim: $d$, static.
+
+    Returns: the `Ratio`, of the shape of the arguments.
+    """
+    ratio = _ratio(part, whole, _has_length(whole, dim))
     return Ratio(jnp.clip(ratio.value, 0, 1), ratio.defined)
 
 
@@ -141,25 +175,47 @@ def topk_retention(
         valid: real rows; None: all.
         k: neighbours, static.
 
-    Ties go to the lower index. With fewer than `k` blocks the neighbours are all of them, and their number is the
-    denominator. Not defined without blocks or without an action (zero vector).
+    Returns: the `Ratio`, a scalar. Ties go to the lower index. With fewer than `k` blocks the neighbours are all of
+        them, and their number is the denominator. Not defined without blocks or without an action (zero vector).
 
     Raises: ValueError for a wrong shape or `k < 1`.
     """
     x, selected, valid = require_rows(x, selected=selected, valid=valid)
-    action = require("action", action, (x.shape[1],), "float")
+    action = require("action", action, (x.shape[1],))
     require_positive("k", k)
-    n, d = x.shape
-    real = jnp.ones(n, bool) if valid is None else valid
-    if n == 0:
-        return Ratio(jnp.zeros((), working_dtype(x.dtype)), jnp.bool_(False))
-    dtype = working_dtype(jnp.result_type(x, action))
+    real = jnp.ones(x.shape[0], bool) if valid is None else valid
+    dtype = working_dtype(x, action)
     direction = action.astype(dtype)
     similarity = jnp.matmul(x.astype(dtype), direction, precision=EXACT)
-    _, nearest = lax.top_k(jnp.where(real, similarity, -jnp.inf), min(k, n))  # of equal ones the lower index first
-    hits = jnp.sum((selected & real)[nearest]).astype(dtype)
-    neighbours = jnp.minimum(k, jnp.sum(real))
-    return _ratio(hits, neighbours.astype(dtype), (neighbours > 0) & _has_length(jnp.sum(direction**2), d))
+    return nearest_retained(similarity, selected, real, _has_length(jnp.sum(direction**2), x.shape[1]), k=k)
+
+
+def nearest_retained(
+    similarity: Float[Array, "n"],
+    selected: Bool[Array, "n"],
+    valid: Bool[Array, "n"],
+    has_action: Bool[Array, ""],
+    *,
+    k: int = 3,
+) -> Ratio:
+    """`topk_retention` from the similarities of the blocks to the action.
+
+    Args:
+        similarity: of each block to the action, `[n]`; anything for padding.
+        selected: rows that are kept, `[n]`.
+        valid: real rows, `[n]`.
+        has_action: whether there is an action at all.
+        k: neighbours, static.
+
+    Returns: the `Ratio`, a scalar.
+    """
+    n = similarity.shape[0]
+    if n == 0:
+        return Ratio(jnp.zeros((), similarity.dtype), jnp.bool_(False))
+    _, nearest = lax.top_k(jnp.where(valid, similarity, -jnp.inf), min(k, n))  # of equal ones the lower index first
+    hits = jnp.sum((selected & valid)[nearest]).astype(similarity.dtype)
+    neighbours = jnp.minimum(k, jnp.sum(valid))
+    return _ratio(hits, neighbours.astype(similarity.dtype), (neighbours > 0) & has_action)
 
 
 def _coordinates(vectors: Array, spectrum: Spectrum) -> Array:
@@ -180,11 +236,11 @@ def low_energy_share(action: Float[Array, "d"], spectrum: Spectrum, rho: Float[A
         spectrum: of the centred history (`spectrum.centered_spectrum`).
         rho: share of the energy that the dominant directions hold.
 
-    Not defined if the action has no part in the centred history's span.
+    Returns: the `Ratio`, a scalar. Not defined if the action has no part in the centred history's span.
 
     Raises: ValueError for a wrong shape.
     """
-    action = require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],))
     squares = _coordinates(action[None], spectrum)[0] ** 2
     whole = jnp.sum(squares)
     return _ratio(jnp.sum(jnp.where(_low(spectrum, rho), squares, 0)), whole, _has_length(whole, action.shape[0]))
@@ -196,9 +252,15 @@ def block_low_energy(
     rho: Float[Array, ""] | float = 0.90,
     valid: Bool[Array, "n"] | None = None,
 ) -> Ratio:
-    r"""$L_i = \|V_\mathrm{low}^\top \tilde{x}_i\|^2 / \|V^\top \tilde{x}_i\|^2$ for every block, `[n]` (C.3).
+    r"""$L_i = \|V_\mathrm{low}^\top \tilde{x}_i\|^2 / \|V^\top \tilde{x}_i\|^2$ for every block (C.3).
 
-    Not defined for a block that equals the mean, and for padding.
+    Args:
+        x: blocks `[n, d]`, not centred.
+        spectrum: of the centred history.
+        rho: share of the energy that the dominant directions hold.
+        valid: real rows `[n]`; None: all.
+
+    Returns: the `Ratio`, `[n]`. Not defined for a block that equals the mean, and for padding.
 
     Raises: ValueError for a wrong shape.
     """
@@ -215,28 +277,36 @@ def action_alignment(
     rho: Float[Array, ""] | float = 0.90,
     valid: Bool[Array, "n"] | None = None,
 ) -> Ratio:
-    r"""$A_i = \cos(V_\mathrm{low} V_\mathrm{low}^\top \tilde{x}_i, V_\mathrm{low} V_\mathrm{low}^\top a)$ in [-1, 1],
-    `[n]` (C.4).
+    r"""$A_i = \cos(V_\mathrm{low} V_\mathrm{low}^\top \tilde{x}_i, V_\mathrm{low} V_\mathrm{low}^\top a)$ in [-1, 1]
+    (C.4).
 
-    The cosine is taken between coordinates, which is the same since the rows of `directions` are orthonormal. Not
-    defined where the block or the action has no part in the low-energy directions, and for padding.
+    The cosine is taken between coordinates, which is the same since the rows of `directions` are orthonormal.
+
+    Args:
+        x: blocks `[n, d]`, not centred.
+        action: unit vector `[d]`, not centred.
+        spectrum: of the centred history.
+        rho: share of the energy that the dominant directions hold.
+        valid: real rows `[n]`; None: all.
+
+    Returns: the `Ratio`, `[n]`. Not defined where the block or the action has no part in the low-energy directions, and
+        for padding.
 
     Raises: ValueError for a wrong shape.
     """
-    action = require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],))
     low = _low(spectrum, rho)
     blocks = jnp.where(low, _centred_coordinates(x, spectrum, valid), 0)
     wanted = jnp.where(low, _coordinates(action[None], spectrum)[0], 0)
     square_blocks, square_action = jnp.sum(blocks**2, axis=1), jnp.sum(wanted**2)
     defined = _has_length(square_blocks, x.shape[1]) & _has_length(square_action, x.shape[1])
     inner = jnp.matmul(blocks, wanted, precision=EXACT)
-    cosine = _ratio(inner, jnp.sqrt(square_blocks) * jnp.sqrt(square_action), defined)
-    return Ratio(jnp.clip(cosine.value, -1, 1), defined)
+    return _cosine(inner, square_blocks, square_action, defined)
 
 
 def _centred_coordinates(x: Array, spectrum: Spectrum, valid: Array | None) -> Array:
     """Coordinates of the centred blocks, `[n, m]`; 0 for padding."""
-    require("x", x, (None, spectrum.directions.shape[1]), "float")
+    require("x", x, (None, spectrum.directions.shape[1]))
     x, valid = require_rows(x, valid=valid)
     coordinates = _coordinates(x.astype(spectrum.mean.dtype) - spectrum.mean, spectrum)
     return coordinates if valid is None else jnp.where(valid[:, None], coordinates, 0)
@@ -257,7 +327,7 @@ def band_energies(action: Float[Array, "d"], spectrum: Spectrum, *, bands: int =
 
     Raises: ValueError for a wrong shape or `bands < 1`.
     """
-    action = require("action", action, (spectrum.directions.shape[1],), "float")
+    action = require("action", action, (spectrum.directions.shape[1],))
     require_positive("bands", bands)
     squares = _coordinates(action[None], spectrum)[0] ** 2
     band = jnp.arange(squares.shape[0]) * bands // jnp.maximum(spectrum.rank, 1)

@@ -15,7 +15,8 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from gemjax.kernels import metric as riemannian_metric
-from gemjax.kernels._checks import require_rank, require_shape
+from gemjax.kernels._checks import require, require_one_of
+from gemjax.kernels.linalg import forward_only
 from gemjax.kernels.metric import LowRankMetric
 
 FORMS = ("similarity", "distance", "cosine")
@@ -53,24 +54,54 @@ class Queries(NamedTuple):
 
 
 def prepare_queries(metric: LowRankMetric, queries: Float[Array, "q d"]) -> Queries:
-    """Transform unit queries once, `O(d r)` each."""
-    require_rank("queries", queries, 2)
+    """Transform queries once, `O(d r)` each.
+
+    Args:
+        metric: the fitted metric.
+        queries: unit rows `[q, d]`.
+
+    Returns: the `Queries`.
+
+    Raises: ValueError for a wrong shape.
+    """
+    queries = require("queries", queries, (None, metric.mean.shape[0]))
+    queries = queries.astype(metric.mean.dtype)
     transformed, offset = riemannian_metric.query_transform(metric, queries)
-    return Queries(queries, transformed, offset, riemannian_metric.quadratic(metric, queries - metric.mean))
+    return Queries(queries, transformed, offset, riemannian_metric.quadratic_form(metric, queries - metric.mean))
 
 
 def memory_norms(
     metric: LowRankMetric, vectors: Float[Array, "n d"], count: Int[Array, ""], *, block: int = BLOCK_MANY
 ) -> Float[Array, "n"]:
-    """Quadratic form of every centred row (the rows' own part of a distance), `O(N d r)` once per fitted metric."""
-    require_rank("vectors", vectors, 2)
+    """Quadratic form of every centred row (the rows' own part of a distance), `O(N d r)` once per fitted metric.
+
+    Args:
+        metric: the fitted metric.
+        vectors: rows `[n, d]`, float32 or bfloat16; rows from `count` on are padding.
+        count: rows in use.
+        block: rows a step, static.
+
+    Returns: `[n]`; 0 for blocks of padding.
+
+    Raises: ValueError for a wrong shape.
+    """
+    vectors = require("vectors", vectors, (None, metric.mean.shape[0]))
+    loop = functools.partial(_blocked_norms, block=min(block, vectors.shape[0]))
+    norms: Float[Array, "n"] = forward_only("memory_norms", loop, metric, vectors, jnp.asarray(count))
+    return norms
+
+
+def _blocked_norms(
+    metric: LowRankMetric, vectors: Float[Array, "n d"], count: Int[Array, ""], block: int
+) -> Float[Array, "n"]:
     n = vectors.shape[0]
-    block = min(block, n)
 
     def step(i: Int[Array, ""], out: Float[Array, "n"]) -> Float[Array, "n"]:
         start = jnp.minimum(i * block, n - block)
         rows = lax.dynamic_slice_in_dim(vectors, start, block).astype(out.dtype)
-        return lax.dynamic_update_slice_in_dim(out, riemannian_metric.quadratic(metric, rows - metric.mean), start, 0)
+        return lax.dynamic_update_slice_in_dim(
+            out, riemannian_metric.quadratic_form(metric, rows - metric.mean), start, 0
+        )
 
     steps = (jnp.minimum(count, n) + block - 1) // block
     norms: Float[Array, "n"] = lax.fori_loop(0, steps, step, jnp.zeros(n, metric.mean.dtype))
@@ -133,11 +164,13 @@ def _metric_form(
     if form == "similarity":
         return rie
     if norms is None:
-        raise ValueError(f"form={form!r} needs `norms`, the quadratic form of every centred row; see `memory_norms`")
+        raise ValueError(
+            f"`norms` is None; form={form!r} needs the quadratic form of every centred row, see `memory_norms`"
+        )
     if form == "distance":
         return 2 * rie - norms[:, None] - query_norms
-    scale = jnp.sqrt(norms[:, None] * query_norms)
-    return jnp.where(scale > 0, rie / jnp.where(scale > 0, scale, 1), 0)
+    square = norms[:, None] * query_norms
+    return jnp.where(square > 0, rie / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
 
 
 def fuse(
@@ -149,7 +182,15 @@ def fuse(
 ) -> Float[Array, "*b"]:
     """Eq. 2: `alpha * norm(cosine) + (1 - alpha) * norm(riemannian)`, min-max over the given ranges.
 
-    In [0, 1] when the scores lie within their ranges. A range without extent (all scores equal) contributes 0.
+    Args:
+        cosine: any shape.
+        riemannian: of the same shape.
+        cosine_range: least and largest cosine, each of a shape that broadcasts.
+        riemannian_range: the same of the Riemannian scores.
+        alpha: weight of the cosine, 0 to 1.
+
+    Returns: of the scores' shape, in [0, 1] when they lie within their ranges. A range without extent (all scores
+        equal) contributes 0.
     """
 
     def norm(x: Float[Array, "*b"], low: Float[Array, "*b"], high: Float[Array, "*b"]) -> Float[Array, "*b"]:
@@ -160,7 +201,7 @@ def fuse(
     return alpha * norm(cosine, *cosine_range) + (1 - alpha) * norm(riemannian, *riemannian_range)
 
 
-def _best_rows(key: Float[Array, "n q"], k: int) -> Int[Array, "q k"]:
+def best_rows(key: Float[Array, "n q"], k: int) -> Int[Array, "q k"]:
     """Rows of the k largest keys of every column, best first, ties to the lower row; k <= n.
 
     In two levels. Take the k groups of 64 consecutive rows with the largest maxima (ties to the lower group): a row
@@ -190,8 +231,10 @@ def _local_top_k(
     axis_name: str | None,
 ) -> tuple[TopK, Float[Array, "q k"]]:
     few = queries.unit.shape[0] <= FEW_QUERIES
+    block = block or (BLOCK_FEW if few else BLOCK_MANY)
     penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
-    scores = _blocked_scores(vectors, penalty, count, queries, norms, form, block or (BLOCK_FEW if few else BLOCK_MANY))
+    loop = functools.partial(_blocked_scores, form=form, block=block)
+    scores = forward_only("fused_search", loop, vectors, penalty, count, queries, norms)
     cos, rie, low, high = scores
     if axis_name is not None:
         low, high = lax.pmin(low, axis_name), lax.pmax(high, axis_name)
@@ -202,7 +245,7 @@ def _local_top_k(
         return jnp.where(alpha >= 1, c, jnp.where(alpha <= 0, r, fuse(c, r, cos_range, rie_range, alpha)))
 
     key = ranking(cos, rie) - penalty[:, None]
-    rows = _best_rows(key, k)
+    rows = best_rows(key, k)
     column = jnp.arange(rows.shape[0])[:, None]
     valid = eligible[rows]
     picked = [jnp.where(valid, x[rows, column], 0) for x in (cos, rie)]
@@ -212,19 +255,16 @@ def _local_top_k(
 
 
 def _check(vectors: Float[Array, "n d"], eligible: Bool[Array, "n"], queries: Queries, k: int, form: str) -> None:
-    require_rank("vectors", vectors, 2)
-    n, d = vectors.shape
-    require_shape("eligible", eligible, (n,))
-    require_rank("queries.unit", queries.unit, 2)
-    require_shape("queries.unit", queries.unit, (queries.unit.shape[0], d))
+    n, d = require("vectors", vectors, (None, None)).shape
+    require("eligible", eligible, (n,), "bool")
+    require("queries.unit", queries.unit, (None, d))
     if not 1 <= k <= n:
-        raise ValueError(f"k must lie in 1..{n} (the number of rows), got {k}")
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {FORMS}, got {form!r}")
+        raise ValueError(f"`k` is {k}; expected 1 to {n}, the number of rows")
+    require_one_of("form", form, FORMS)
 
 
 @functools.partial(jax.jit, static_argnames=("k", "form", "block"))
-def search(
+def fused_search(
     vectors: Float[Array, "n d"],
     eligible: Bool[Array, "n"],
     count: Int[Array, ""],
@@ -251,6 +291,8 @@ def search(
             squared Mahalanobis distance, `"cosine"` the cosine in the metric.
         block: rows a step; chosen from the number of queries when None.
 
+    Returns: the `TopK`. Compiled already: `jax.jit` around it changes nothing.
+
     Working memory: two floats a row and query. Split the queries to bound it.
 
     Raises: ValueError for wrong shapes, k or form.
@@ -270,13 +312,26 @@ def score_columns(
     form: str = "similarity",
     block: int | None = None,
 ) -> Scores:
-    """Both raw scores of every row and their ranges over the eligible rows: what `search` ranks by, without ranking.
+    """Both raw scores of every row and their ranges over the eligible rows: what `fused_search` ranks by.
 
-    Arguments and errors as `search`. Where no row is eligible a range is (inf, -inf).
+    Args:
+        vectors: as for `fused_search`.
+        eligible: as for `fused_search`.
+        count: as for `fused_search`.
+        queries: as for `fused_search`.
+        norms: as for `fused_search`.
+        form: as for `fused_search`, static.
+        block: as for `fused_search`, static.
+
+    Returns: the `Scores`. Where no row is eligible a range is (inf, -inf). Compiled already.
+
+    Raises: ValueError for wrong shapes or form.
     """
     _check(vectors, eligible, queries, 1, form)
     penalty = jnp.where(eligible, 0, jnp.inf).astype(queries.unit.dtype)
-    return _blocked_scores(vectors, penalty, count, queries, norms, form, block or BLOCK_MANY)
+    loop = functools.partial(_blocked_scores, form=form, block=block or BLOCK_MANY)
+    scores: Scores = forward_only("score_columns", loop, vectors, penalty, count, queries, norms)
+    return scores
 
 
 def sharded_search(
@@ -293,16 +348,35 @@ def sharded_search(
     form: str = "similarity",
     block: int | None = None,
 ) -> TopK:
-    """`search` with the rows spread over one axis of a mesh; the same result, replicated on every device.
+    """`fused_search` with the rows spread over one axis of a mesh; the same result, replicated on every device.
 
-    Each device searches its rows; what travels is the four range limits a query and k candidates a device. n must be a
-    multiple of the axis size, and each device needs at least k rows. Works across processes (`jax.distributed`).
+    Each device searches its rows; what travels is the four range limits a query and k candidates a device. Works across
+    processes (`jax.distributed`). Compiled already, once for each mesh.
+
+    Args:
+        mesh: the devices.
+        axis_name: the axis that the rows are spread over.
+        vectors: as for `fused_search`; n must be a multiple of the axis size, and each device needs at least k rows.
+        eligible: as for `fused_search`.
+        count: as for `fused_search`.
+        queries: as for `fused_search`.
+        alpha: as for `fused_search`.
+        norms: as for `fused_search`.
+        k: as for `fused_search`, static.
+        form: as for `fused_search`, static.
+        block: as for `fused_search`, static.
+
+    Returns: the `TopK`.
+
+    Raises: ValueError as `fused_search`, or if the rows cannot be spread.
     """
     _check(vectors, eligible, queries, k, form)
     shards = mesh.shape[axis_name]
     n = vectors.shape[0]
     if n % shards or n // shards < k:
-        raise ValueError(f"{n} rows must split evenly over {shards} devices with at least k={k} rows each")
+        raise ValueError(
+            f"`vectors` has {n} rows; expected a multiple of {shards} devices with at least k={k} rows each"
+        )
     top: TopK = _sharded(mesh, axis_name, norms is not None, k, form, block)(
         vectors, eligible, count, queries, alpha, *(() if norms is None else (norms,))
     )
@@ -334,17 +408,3 @@ def _sharded(mesh: Mesh, axis_name: str, with_norms: bool, k: int, form: str, bl
     specs = (rows, rows, whole, whole, whole, *((rows,) if with_norms else ()))
     # check_vma=False: the gathered result is the same everywhere, which the checker cannot see.
     return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False))
-
-
-__all__ = [
-    "FORMS",
-    "Queries",
-    "Scores",
-    "TopK",
-    "fuse",
-    "memory_norms",
-    "prepare_queries",
-    "score_columns",
-    "search",
-    "sharded_search",
-]

@@ -7,6 +7,9 @@ reached. It is column-pivoted QR with seeds, a stopping rule and masks.
 One checkpoint runs on the vectors: `O(n d)` a direction, each one orthogonalised twice. `jax.vmap` over checkpoints
 runs on inner products instead (pivoted Cholesky on $X X^\top$): the checkpoints of one trajectory share one matrix, its
 inner products are computed once, and a direction then costs `O(n b)` a checkpoint, whatever `d` is.
+
+The selectors with a count have one signature, `(x, protected, eligible, valid, count, *, own arguments)`, and one rule:
+the protected rows are kept, and eligible ones are added in the selector's order up to `count` in all.
 """
 
 from collections.abc import Callable
@@ -19,16 +22,16 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gemjax.kernels._checks import require, require_positive, require_rows, require_scalar, working_dtype
 from gemjax.kernels.linalg import (
     EXACT,
+    cholesky_step,
     coverage_of,
     energies,
+    forward_only,
     independence_tolerance,
     new_direction,
-    require,
-    require_positive,
-    require_rows,
-    working_dtype,
+    orthonormal_basis,
 )
 
 # Above this many rows the matrix of inner products (n^2 numbers) takes more memory than it saves time.
@@ -87,6 +90,9 @@ def residual_completion(
         max_rank: directions kept, static. `min(d, max(K, |P|))` is always enough; with less, protected directions
             beyond it are left out, the coverage is a lower bound and nothing is added.
 
+    Returns: the `Completion`. Which rows are chosen has no gradient; coverage and residuals have one in forward mode
+        only, given the choice.
+
     Ties: residuals closer than `independence_tolerance` are equal, and of equal ones the lowest index is taken, so that
     rounding does not choose between duplicates.
 
@@ -100,17 +106,17 @@ def residual_completion(
     """
     x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
     require_positive("max_rank", max_rank)
-    for name, value in (("capacity", capacity), ("target", target), ("tol", tol)):
-        if value is not None and jnp.ndim(value) != 0:
-            raise ValueError(f"`{name}` has shape {jnp.shape(value)}; expected a scalar ()")
-    rows = x.astype(working_dtype(x.dtype))
+    for name, value in (("capacity", capacity), ("target", target), ("tol", 0 if tol is None else tol)):
+        require_scalar(name, value)
+    rows = x.astype(working_dtype(x))
     tie = independence_tolerance(x.dtype, rows.shape[1])
     number = partial(jnp.asarray, dtype=rows.dtype)
     limits = _Limits(jnp.asarray(capacity, jnp.int32), number(target), number(tie if tol is None else tol), number(tie))
     if rows.shape[0] == 0:
         nothing = jnp.zeros(0, rows.dtype)
         return Completion(protected, jnp.full(max_rank, -1, jnp.int32), number(1), nothing, jnp.int32(0))
-    return _completion(max_rank)(rows, protected & valid, eligible & valid, valid, limits)
+    args = (rows, protected & valid, eligible & valid, valid, limits)
+    return cast(Completion, forward_only("residual_completion", _completion(max_rank), *args))
 
 
 @lru_cache(maxsize=64)
@@ -207,22 +213,14 @@ def _complete_vectors(
     max_rank: int,
 ) -> Completion:
     """Completion on the vectors themselves: Gram-Schmidt on the protected rows, then A.7."""
-    n, d = x.shape
+    n = x.shape[0]
     index = jnp.arange(n, dtype=jnp.int32)
     energy = energies(x, valid)
     count = jnp.sum(protected, dtype=jnp.int32)
     room = jnp.maximum(limits.capacity, count) - count
 
-    def seed(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        vectors, rank, left = state
-        row = jnp.argmax(left)
-        q, residual = new_direction(vectors, x[row], limits.tol)
-        vectors = vectors.at[rank].set(q, mode="drop")
-        return vectors, rank + (residual > limits.tol), left & (index != row)
-
-    start = (jnp.zeros((max_rank, d), x.dtype), jnp.int32(0), protected)
-    vectors, rank, _ = lax.while_loop(lambda state: state[2].any(), seed, start)
-    rank = jnp.minimum(rank, max_rank)
+    # Without room for a direction `rank` stays at `max_rank`, and nothing is added.
+    vectors, rank, _, _ = orthonormal_basis(x, protected, limits.tol, max_rank=max_rank)
 
     def project_all() -> Array:
         coordinates = jnp.matmul(x, vectors.T, precision=EXACT)
@@ -276,7 +274,7 @@ def _complete_gram(
     *,
     max_rank: int,
 ) -> Completion:
-    r"""Completion on inner products: pivoted Cholesky, $q_k^\top x_i = (x_j^\top x_i - \sum_{l<k} ...) / \sqrt{r_j}$.
+    """Completion on inner products: pivoted Cholesky, protected rows first.
 
     Written for `vmap`: `max_rank` steps whatever the data (a batched `while_loop` would copy its state at each step),
     and each step writes row `k` of the state at the loop counter. A step that adds nothing writes a zero row.
@@ -298,15 +296,12 @@ def _complete_gram(
         wanted = (best > limits.tol) & (added < room) & (coverage < limits.target)
         takes = seeding | wanted
         row = jnp.where(seeding, seed, row)
-        pivot = residual[row]
-        scale = jnp.where(takes, lax.rsqrt(jnp.where(takes, pivot, 1)), 0)
-        earlier = jnp.matmul(coordinates[:, row], coordinates, precision=EXACT)
-        along = (gram[row] - earlier) * scale
+        coordinates, residual = cholesky_step(gram, coordinates, residual, k, row, takes)
         here = (index == row) & takes
         adds = takes & ~seeding
         return (
-            lax.dynamic_update_slice(coordinates, along[None], (k, jnp.zeros_like(k))),
-            jnp.where(here | ~valid, 0, jnp.maximum(residual - along * along, 0)),
+            coordinates,
+            jnp.where(here | ~valid, 0, residual),
             seeds & ~here,
             candidates & ~here,
             lax.dynamic_update_slice(order, jnp.where(adds, row, -1)[None], (k,)),
@@ -331,8 +326,9 @@ def _complete_gram(
     return Completion(selected, order, coverage_of(residual, energy), residual, rank)
 
 
-def geometry_only(
+def largest_residual(
     x: Float[Array, "n d"],
+    protected: Bool[Array, "n"],
     eligible: Bool[Array, "n"],
     valid: Bool[Array, "n"],
     count: Int[Array, ""] | int,
@@ -340,87 +336,120 @@ def geometry_only(
     *,
     max_rank: int,
 ) -> Bool[Array, "n"]:
-    """`count` eligible rows by residual alone: completion without protection and without a coverage target (D.1).
+    """The protected rows completed by residual to exactly `count`, whatever the coverage; D.1's "geometry only" if none
+    is protected.
 
     When no independent candidate is left, the rest is filled up by residual, then by the lower index, so that the
     retained count matches.
 
-    Args: as `residual_completion`; `count` may be traced. `max_rank` at least `count` for a greedy order throughout.
+    Args:
+        x: block vectors `[n, d]`, unit or zero.
+        protected: kept whatever they add, `[n]`.
+        eligible: rows that may be added, `[n]`.
+        valid: real rows, `[n]`.
+        count: rows to keep, may be traced. With more protected rows than that, those and no others.
+        tol: as for `residual_completion`.
+        max_rank: at least `count` for a greedy order throughout, static.
 
-    Returns: `bool[n]` with `min(count, number eligible)` True.
+    Returns: `bool[n]`.
 
-    Raises: ValueError for a wrong shape.
+    Raises: ValueError for a wrong shape or `max_rank < 1`.
     """
-    x, eligible, valid = require_rows(x, eligible=eligible, valid=valid)
-    done = residual_completion(x, jnp.zeros_like(valid), eligible, valid, count, 2.0, tol, max_rank=max_rank)
+    x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
+    done = residual_completion(x, protected, eligible, valid, count, 2.0, tol, max_rank=max_rank)
     noise = independence_tolerance(x.dtype, x.shape[1])
     residual = jnp.where(done.residual > noise, done.residual, 0)
-    left = eligible & valid & ~done.selected
-    return done.selected | _highest(residual, left, count - jnp.sum(done.selected))
+    return _filled(residual, done.selected, eligible & valid, count)
 
 
 def random_blocks(
+    x: Float[Array, "n d"],
+    protected: Bool[Array, "n"],
+    eligible: Bool[Array, "n"],
+    valid: Bool[Array, "n"],
+    count: Int[Array, ""] | int,
+    *,
     key: PRNGKeyArray,
+) -> Bool[Array, "n"]:
+    """The protected rows, and eligible ones drawn uniformly without replacement up to `count` in all (D.2, "random").
+
+    Args:
+        x: block vectors `[n, d]`; only how many there are is read.
+        protected: kept whatever the draw, `[n]`; all False for plain random selection.
+        eligible: rows that may be drawn, `[n]`.
+        valid: real rows, `[n]`.
+        count: rows to keep, may be traced. With more protected rows than that, those and no others.
+        key: a `jax.random` key. The draw depends on it and on the order of the valid rows, not on the padding.
+
+    Returns: `bool[n]`.
+
+    Raises: ValueError for a wrong shape.
+    """
+    x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
+    position = jnp.cumsum(valid) - 1
+    draw = jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i)))(position)
+    return _filled(draw, protected & valid, eligible & valid, count)
+
+
+def most_recent(
+    x: Float[Array, "n d"],
     protected: Bool[Array, "n"],
     eligible: Bool[Array, "n"],
     valid: Bool[Array, "n"],
     count: Int[Array, ""] | int,
 ) -> Bool[Array, "n"]:
-    """The protected rows, and eligible ones drawn uniformly without replacement up to `count` in all (D.2, "random").
+    """The protected rows and the last eligible ones up to `count` in all: what "keep the last N" keeps.
 
     Args:
-        key: a `jax.random` key. The draw depends on it and on the order of the valid rows, not on the padding.
-        protected: kept whatever the draw; all False for plain random selection.
-        eligible: rows that may be drawn.
-        valid: real rows.
+        x: block vectors `[n, d]`; only how many there are is read.
+        protected: kept wherever they are, `[n]`.
+        eligible: rows that may be kept, `[n]`.
+        valid: real rows, `[n]`.
         count: rows to keep, may be traced. With more protected rows than that, those and no others.
 
-    Raises: ValueError for a wrong shape.
-    """
-    protected, eligible, valid = _require_masks(protected=protected, eligible=eligible, valid=valid)
-    position = jnp.cumsum(valid) - 1
-    draw = jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i)))(position)
-    kept = protected & valid
-    return kept | _highest(draw, eligible & valid & ~kept, count - jnp.sum(kept))
-
-
-def most_recent(eligible: Bool[Array, "n"], valid: Bool[Array, "n"], count: Int[Array, ""] | int) -> Bool[Array, "n"]:
-    """The last `count` eligible rows: what "keep the last N" keeps.
+    Returns: `bool[n]`.
 
     Raises: ValueError for a wrong shape.
     """
-    eligible, valid = _require_masks(eligible=eligible, valid=valid)
-    return _highest(jnp.arange(valid.shape[0]), eligible & valid, count)
+    x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
+    return _filled(jnp.arange(x.shape[0]), protected & valid, eligible & valid, count)
 
 
 def most_similar(
     x: Float[Array, "n d"],
-    query: Float[Array, "d"],
+    protected: Bool[Array, "n"],
     eligible: Bool[Array, "n"],
     valid: Bool[Array, "n"],
     count: Int[Array, ""] | int,
+    *,
+    query: Float[Array, "d"],
 ) -> Bool[Array, "n"]:
-    """The `count` eligible rows of largest inner product with `query` (goal or latest action); ties by lower index.
+    """The protected rows and the eligible ones of largest inner product with `query`, up to `count` in all.
 
-    For unit rows the order is that of the cosine, whatever the length of `query`. Zero rows score 0.
+    Args:
+        x: block vectors `[n, d]`. For unit rows the order is that of the cosine; zero rows score 0.
+        protected: kept whatever they are like, `[n]`.
+        eligible: rows that may be kept, `[n]`.
+        valid: real rows, `[n]`.
+        count: rows to keep, may be traced. With more protected rows than that, those and no others.
+        query: the goal or the latest action, of any length, `[d]`.
+
+    Returns: `bool[n]`; ties by lower index.
 
     Raises: ValueError for a wrong shape.
     """
-    x, eligible, valid = require_rows(x, eligible=eligible, valid=valid)
-    query = require("query", query, (x.shape[1],), "float")
-    dtype = working_dtype(jnp.result_type(x, query))
+    x, protected, eligible, valid = require_rows(x, protected=protected, eligible=eligible, valid=valid)
+    query = require("query", query, (x.shape[1],))
+    dtype = working_dtype(x, query)
     score = jnp.matmul(x.astype(dtype), query.astype(dtype), precision=EXACT)
-    return _highest(score, eligible & valid, count)
+    return _filled(score, protected & valid, eligible & valid, count)
 
 
-def _require_masks(**masks: Any) -> list[Any]:
-    """Refuse row masks that are not bool, of one dimension and of one length (that of `valid`); JAX arrays of them."""
-    size = require("valid", masks["valid"], (None,), "bool").shape
-    return [require(name, mask, size, "bool") for name, mask in masks.items()]
-
-
-def _highest(score: Array, candidates: Bool[Array, "n"], count: Int[Array, ""] | int) -> Bool[Array, "n"]:
-    """The `count` candidates of the highest score; ties by the lower index; all of them if there are fewer."""
+def _filled(
+    score: Array, kept: Bool[Array, "n"], candidates: Bool[Array, "n"], count: Int[Array, ""] | int
+) -> Bool[Array, "n"]:
+    """`kept` and the candidates of the highest score, up to `count` in all; ties by the lower index."""
+    candidates = candidates & ~kept
     order = jnp.lexsort((-score, ~candidates))  # stable, candidates first
     place = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
-    return candidates & (place < count)
+    return kept | (candidates & (place < count - jnp.sum(kept)))

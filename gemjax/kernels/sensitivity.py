@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gemjax.kernels._checks import require_rank, require_shape
+from gemjax.kernels._checks import require, working_dtype
+from gemjax.kernels.linalg import scaled_rows
 
 
 class Sensitivity(NamedTuple):
@@ -27,7 +28,7 @@ class Sensitivity(NamedTuple):
     detail: Any
 
 
-def sensitivity(loss: Callable[..., Any], embeddings: Float[Array, "n d"], *args: Any) -> Sensitivity:
+def token_sensitivity(loss: Callable[..., Any], embeddings: Float[Array, "n d"], *args: Any) -> Sensitivity:
     r"""Sensitivity $S_i = \lVert \nabla_{h_i} L \odot h_i \rVert_2$ of each token (Eq. 3, 6) for any loss.
 
     $S_i^2 = \sum_j g_{ij}^2 h_{ij}^2$ is exactly the trace of the diagonal empirical Fisher of $h_i$ weighted by
@@ -37,33 +38,54 @@ def sensitivity(loss: Callable[..., Any], embeddings: Float[Array, "n d"], *args
         loss: `loss(embeddings, *args) -> (scalar, detail)`; the detail (any pytree, or None) is handed on.
         embeddings: input embeddings $h$, `[n, d]`.
         args: passed on, not differentiated.
+
+    Returns: the `Sensitivity`.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_rank("embeddings", embeddings, 2)
+    embeddings = require("embeddings", embeddings, (None, None))
     (value, detail), gradient = jax.value_and_grad(loss, has_aux=True)(embeddings, *args)
-    weighted = gradient * embeddings
+    dtype = working_dtype(embeddings)
+    weighted = gradient.astype(dtype) * embeddings.astype(dtype)
     return Sensitivity(token_norms(weighted), weighted.sum(-1), value, detail)
 
 
 def token_norms(weighted: Float[Array, "n d"]) -> Float[Array, "n"]:
-    """Euclidean norm of each row without overflow or underflow of the squares; a zero row gives 0."""
-    top = jnp.max(jnp.abs(weighted), -1, keepdims=True)
-    safe = jnp.where(top > 0, top, 1)
-    return jnp.sqrt(jnp.sum(jnp.square(weighted / safe), -1)) * top[..., 0]
+    """Euclidean norm of each row without overflow or underflow of the squares.
+
+    Args:
+        weighted: `[n, d]`.
+
+    Returns: `[n]`; 0 for a zero row, and so is its gradient there.
+
+    Raises: ValueError for a wrong shape.
+    """
+    weighted = require("weighted", weighted, (None, None))
+    _, scale, square = scaled_rows(weighted.astype(working_dtype(weighted)))
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)) * scale, 0)
 
 
 def first_order_bound(scores: Float[Array, "n"], dropped: Bool[Array, "n"], dim: int) -> Float[Array, ""]:
-    r"""$\sqrt d \sum_{i\ \mathrm{dropped}} S_i$: no first-order change of the loss is larger.
+    r"""$\sqrt d \sum_{i\ \mathrm{dropped}} S_i$: no first-order change of the loss is larger (in place of Theorem 1).
 
     Setting the embeddings of the dropped tokens to zero changes the loss by $-\sum_i \langle g_i, h_i \rangle$ to first
     order, and $|\langle g_i, h_i \rangle| \le \lVert g_i \odot h_i \rVert_1 \le \sqrt d\, S_i$ (Cauchy-Schwarz). This
-    is what of the paper's Eq. 8 can be proved; it needs no Lipschitz constant, and says nothing about another model.
+    is what of Theorem 1 (Eq. 8) can be proved; it needs no Lipschitz constant, and says nothing about another model.
+    The theorem itself bounds the whole change by a Lipschitz constant times $\sum S_i$, which is wrong: at a stationary
+    point every $S_i$ is 0 and the loss changes all the same.
 
     Args:
         scores: $S$, `[n]`.
-        dropped: which tokens are ablated.
-        dim: $d$, the embedding's size.
+        dropped: which tokens are ablated, `[n]`.
+        dim: $d$, the embedding's size, static.
+
+    Returns: a scalar, in the loss's unit.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("dropped", dropped, tuple(scores.shape))
+    scores = require("scores", scores, (None,))
+    dropped = require("dropped", dropped, scores.shape, "bool")
+    scores = scores.astype(working_dtype(scores))
     return jnp.sqrt(jnp.asarray(dim, scores.dtype)) * jnp.sum(jnp.where(dropped, scores, 0))
 
 
@@ -75,13 +97,22 @@ def second_order_bound(
 ) -> Float[Array, ""]:
     r"""First-order bound $+ \frac{\Lambda}{2} \sum_{i\ \mathrm{dropped}} \lVert h_i \rVert^2$, for a smooth loss.
 
+    This bounds the whole change and not its first order. $\Lambda$ of a language model is not known, so nothing in
+    gemjax reports it for one: it is what stands in Theorem 1's place for losses whose smoothness is known.
+
     Args:
         scores: as for `first_order_bound`.
-        dropped: as for `first_order_bound`.
         embeddings: $h$, `[n, d]`.
-        smoothness: a Lipschitz constant of the gradient on the segment between the two inputs.
+        dropped: as for `first_order_bound`.
+        smoothness: $\Lambda$, a Lipschitz constant of the gradient on the segment between the two inputs.
+
+    Returns: a scalar, in the loss's unit.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("embeddings", embeddings, (*scores.shape, embeddings.shape[-1]))
+    embeddings = require("embeddings", embeddings, (*jnp.shape(scores), None))
+    dropped = require("dropped", dropped, embeddings.shape[:1], "bool")
+    embeddings = embeddings.astype(working_dtype(embeddings))
     energy = jnp.sum(jnp.where(dropped, jnp.sum(jnp.square(embeddings), -1), 0))
     return first_order_bound(scores, dropped, embeddings.shape[-1]) + 0.5 * smoothness * energy
 
@@ -91,12 +122,16 @@ def average_pool(scores: Float[Array, "n"], valid: Bool[Array, "n"], width: int 
 
     Args:
         scores: `[n]`.
-        valid: False for padding; invalid positions give 0.
-        width: odd; 1 changes nothing.
+        valid: False for padding, `[n]`; invalid positions give 0.
+        width: odd, static; 1 changes nothing.
+
+    Returns: `[n]`.
+
+    Raises: ValueError for a wrong shape or an even width.
     """
     if width < 1 or width % 2 == 0:
-        raise ValueError(f"width must be odd and at least 1, got {width}")
-    require_shape("valid", valid, tuple(scores.shape))
+        raise ValueError(f"`width` is {width}; expected an odd number, at least 1")
+    scores, valid = _per_token(scores, valid)
     reach = width // 2
     weight = valid.astype(scores.dtype)
 
@@ -123,8 +158,12 @@ def impute_ends(
         valid: False for padding, at either end.
         first: whether to treat the first token; a window inside a longer text has only one artefact, or none.
         last: whether to treat the last token.
+
+    Returns: `[n]`.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("valid", valid, tuple(scores.shape))
+    scores, valid = _per_token(scores, valid)
     index = jnp.arange(scores.shape[0])
     low = jnp.min(jnp.where(valid, index, scores.shape[0]))
     high = jnp.max(jnp.where(valid, index, -1))
@@ -141,8 +180,22 @@ def normalised_ranks(scores: Float[Array, "n"], valid: Bool[Array, "n"]) -> Floa
     """Rank of each valid score among the valid ones, in (0, 1): `(rank + 0.5) / count`, ties by position; else 0.
 
     Sensitivities fall with position and with the text's length; ranks can be compared between texts.
+
+    Args:
+        scores: `[n]`.
+        valid: False for padding, `[n]`.
+
+    Returns: `[n]`.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("valid", valid, tuple(scores.shape))
+    scores, valid = _per_token(scores, valid)
     order = jnp.argsort(jnp.where(valid, scores, jnp.inf), stable=True)
     rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
     return jnp.where(valid, (rank + 0.5) / jnp.maximum(jnp.sum(valid), 1), 0.0).astype(scores.dtype)
+
+
+def _per_token(scores: Float[Array, "n"], valid: Bool[Array, "n"]) -> tuple[Array, Array]:
+    """Both as JAX arrays, the scores in their working dtype."""
+    scores = require("scores", scores, (None,))
+    return scores.astype(working_dtype(scores)), require("valid", valid, scores.shape, "bool")

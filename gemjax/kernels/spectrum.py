@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemjax.kernels.linalg import energies, independence_tolerance, masked_rows, require, require_rows, working_dtype
+from gemjax.kernels._checks import require, require_rows, working_dtype
+from gemjax.kernels.linalg import energies, independence_tolerance, masked_rows
 
 
 class Spectrum(NamedTuple):
@@ -33,6 +35,12 @@ def centered_rows(
 ) -> tuple[Float[Array, "n d"], Float[Array, "d"]]:
     r"""$(\tilde{x}_i = x_i - \bar{x}, \bar{x})$ over the valid rows; padding rows are zero, and so is the mean of none.
 
+    Args:
+        x: rows `[n, d]`.
+        valid: real rows `[n]`; None: all.
+
+    Returns: the centred rows `[n, d]` and the mean `[d]`.
+
     Raises: ValueError for a wrong shape.
     """
     x, valid = require_rows(x, valid=valid)
@@ -48,6 +56,12 @@ def centered_spectrum(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = N
     Singular values up to `independence_tolerance(dtype, d)` times $\|X\|_F$ are rounding (centring equal rows leaves
     that much) and are set to 0, with their directions. Padding rows change nothing.
 
+    Args:
+        x: rows `[n, d]`, not centred.
+        valid: real rows `[n]`; None: all.
+
+    Returns: the `Spectrum`. Gradients exist where the singular values differ from each other.
+
     Cost: O(n d min(n, d)).
 
     Raises: ValueError for a wrong shape.
@@ -62,19 +76,30 @@ def centered_spectrum(x: Float[Array, "n d"], valid: Bool[Array, "n"] | None = N
 
 
 def energy_shares(values: Float[Array, "m"]) -> Float[Array, "m"]:
-    r"""$p_j = \sigma_j^2 / \sum_k \sigma_k^2$; all 0 without energy."""
-    values = require("values", values, (None,), "float")
-    largest = jnp.max(values, initial=0)
+    r"""$p_j = \sigma_j^2 / \sum_k \sigma_k^2$.
+
+    Args:
+        values: singular values, any order, `[m]`.
+
+    Returns: `[m]`, of sum 1; all 0 without energy.
+
+    Raises: ValueError for a wrong shape.
+    """
+    values = require("values", values, (None,))
+    values = values.astype(working_dtype(values))
+    largest = lax.stop_gradient(jnp.max(values, initial=0))  # a scale: shares do not depend on it
     scaled = values / jnp.where(largest > 0, largest, 1)  # squares of small values would vanish
     squares = scaled * scaled
     return squares / jnp.where(largest > 0, jnp.sum(squares), 1)
 
 
 def effective_rank(values: Float[Array, "m"]) -> Float[Array, ""]:
-    r"""$r_\mathrm{eff} = \exp(-\sum_j p_j \log p_j)$ (Eq. 2, C.1): from 1 to the rank; 0 without energy.
+    r"""$r_\mathrm{eff} = \exp(-\sum_j p_j \log p_j)$ (Eq. 2, C.1).
 
     Args:
         values: singular values, any order, `[m]`; zeros add nothing.
+
+    Returns: a scalar from 1 to the rank; 0 without energy.
 
     Raises: ValueError for a wrong shape.
     """
@@ -84,11 +109,13 @@ def effective_rank(values: Float[Array, "m"]) -> Float[Array, ""]:
 
 
 def rank_at_energy(values: Float[Array, "m"], rho: Float[Array, ""] | float = 0.90) -> Int[Array, ""]:
-    r"""$r_\rho = \min\{k : \sum_{j \le k} p_j \ge \rho\}$ (Eq. 2, C.1); 0 without energy.
+    r"""$r_\rho = \min\{k : \sum_{j \le k} p_j \ge \rho\}$ (Eq. 2, C.1).
 
     Args:
         values: singular values in descending order, `[m]`.
         rho: share of the energy in (0, 1].
+
+    Returns: an integer scalar; 0 without energy.
 
     The sum counts as reached when it falls short by less than its own rounding (`16 eps`): otherwise `rho = 1`, or a
     share that is met exactly, would depend on the last bit. Divide by the number of blocks for $\bar{r}_\rho$.
@@ -137,11 +164,18 @@ def gaussian_control(
     Only the shape and dtype of `x` are used. The draw of a valid row depends on the key and on its place among the
     valid rows, not on the padding. Rows are not scaled to length 1: the statistics of this module are scale-free.
 
+    Args:
+        x: `[n, d]`.
+        key: a `jax.random` key.
+        valid: real rows `[n]`; None: all.
+
+    Returns: `[n, d]` in the caller's dtype.
+
     Raises: ValueError for a wrong shape.
     """
     x, valid = require_rows(x, valid=valid)
     n, d = x.shape
     real = jnp.ones(n, bool) if valid is None else valid
     position = jnp.cumsum(real) - 1
-    draw = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), (d,), working_dtype(x.dtype)))(position)
+    draw = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), (d,), working_dtype(x)))(position)
     return jnp.where(real[:, None], draw, 0).astype(x.dtype)

@@ -4,13 +4,13 @@ A unit is the least that can be dropped: a token, or several tokens that share a
 the units' sentences 0, 1, ... in order; `cost` is a unit's tokens. Arrays may be padded; padding has `valid` False.
 """
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gemjax.kernels._checks import require_shape
+from gemjax.kernels._checks import require, require_one_of, working_dtype
 
 Fit = Literal["prefix", "skip"]
 
@@ -21,10 +21,15 @@ def turn_decay(
     """Linear weight of each unit's turn: 1 for the newest (the last), `oldest` for the first (section 3.3, item 4).
 
     Args:
-        turn: the turn's index, `0 <= turn < turns`.
+        turn: the turn's index, `0 <= turn < turns`, `[n]`.
         turns: how many turns there are; a single one is the newest.
         oldest: weight of turn 0, in (0, 1].
+
+    Returns: `[n]`.
+
+    Raises: ValueError for a wrong shape.
     """
+    turn = require("turn", turn, (None,), "int")
     depth = (turns - 1 - turn) / jnp.maximum(turns - 1, 1)
     return 1.0 - (1.0 - oldest) * depth
 
@@ -47,7 +52,12 @@ def protect_ends(
         head: tokens protected at the sentence's start; a unit that holds one of them is protected.
         tail: the same at its end.
         longer_than: sentences of at most this many tokens are protected whole.
+
+    Returns: `bool[n]`.
+
+    Raises: ValueError for a wrong shape.
     """
+    sentence, cost, valid = _units(sentence=sentence, cost=cost, valid=valid)
     n = sentence.shape[0]
     cost = jnp.where(valid, cost, 0)
     home = jnp.where(valid, sentence, n)
@@ -75,7 +85,14 @@ def prune_middle(
         valid: see the module.
         protected: kept whatever they score.
         keep: share of the unprotected units to keep, rounded up; 0 to 1.
+
+    Returns: `bool[n]`.
+
+    Raises: ValueError for a wrong shape.
     """
+    sentence, valid, protected = _units(sentence=sentence, valid=valid, protected=protected)
+    scores = require("scores", scores, sentence.shape)
+    scores = scores.astype(working_dtype(scores))
     n = scores.shape[0]
     free = valid & ~protected
     home = jnp.where(free, sentence, n)
@@ -104,8 +121,12 @@ def fill_gaps(
         cost: see the module.
         valid: see the module.
         longest: tokens of the widest gap that is filled; 0 fills nothing.
+
+    Returns: `bool[n]`, at least `kept`.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("sentence", sentence, tuple(kept.shape))
+    kept, sentence, cost, valid = _units(kept=kept, sentence=sentence, cost=cost, valid=valid)
     n = kept.shape[0]
     kept = kept & valid
     cost = jnp.where(valid, cost, 0)
@@ -123,7 +144,21 @@ def fill_gaps(
 def sentence_means(
     values: Float[Array, "n"], weights: Float[Array, "n"], sentence: Int[Array, "n"], sentences: int
 ) -> Float[Array, "m"]:
-    """Weighted mean of the units' values in each sentence, `[sentences]`; 0 where all weights are 0."""
+    """Weighted mean of the units' values in each sentence.
+
+    Args:
+        values: of each unit, `[n]`.
+        weights: not negative, `[n]`.
+        sentence: see the module.
+        sentences: how many there are, static.
+
+    Returns: `[sentences]`; 0 where all weights are 0.
+
+    Raises: ValueError for a wrong shape.
+    """
+    values = require("values", values, (None,))
+    weights, sentence = require("weights", weights, values.shape), require("sentence", sentence, values.shape, "int")
+    values, weights = (x.astype(working_dtype(x)) for x in (values, weights))
     total = jax.ops.segment_sum(values * weights, sentence, sentences)
     weight = jax.ops.segment_sum(weights, sentence, sentences)
     return jnp.where(weight > 0, total / jnp.where(weight > 0, weight, 1), 0)
@@ -142,19 +177,23 @@ def select_sentences(
     """Greedy choice by falling value under a budget; ties by position.
 
     Args:
-        values: the worth of each sentence.
-        costs: its tokens.
-        valid: False for padding.
-        group: the sentence's turn, `0 <= group < g`.
-        opening: tokens that the first sentence taken of a turn costs on top (its header, a line end).
-        budget: the most tokens.
-        fit: "prefix" stops at the first sentence that does not fit, so that a larger budget never drops what a smaller
-            one kept; "skip" leaves it out and goes on, which fills the budget better and does not promise that.
+        values: the worth of each sentence, `[m]`.
+        costs: its tokens, `[m]`.
+        valid: False for padding, `[m]`.
+        group: the sentence's turn, `0 <= group < g`, `[m]`.
+        opening: tokens that the first sentence taken of a turn costs on top (its header, a line end), `[g]`.
+        budget: the most tokens, may be traced.
+        fit: static. "prefix" stops at the first sentence that does not fit, so that a larger budget never drops what a
+            smaller one kept; "skip" leaves it out and goes on, which fills the budget better and does not promise that.
 
-    Returns: what is chosen, and the order of the visits (padding last).
+    Returns: what is chosen, `bool[m]`, and the order of the visits (padding last), `int[m]`.
+
+    Raises: ValueError for a wrong shape or `fit`.
     """
-    require_shape("costs", costs, tuple(values.shape))
-    require_shape("group", group, tuple(values.shape))
+    values = require("values", values, (None,))
+    costs, valid = require("costs", costs, values.shape, "int"), require("valid", valid, values.shape, "bool")
+    group, opening = require("group", group, values.shape, "int"), require("opening", opening, (None,), "int")
+    require_one_of("fit", fit, get_args(Fit))
     order = jnp.lexsort((jnp.arange(values.shape[0]), -values, ~valid))
 
     def visit(state: tuple[Array, Array, Array], i: Array) -> tuple[tuple[Array, Array, Array], Array]:
@@ -185,8 +224,14 @@ def knapsack(
         costs: tokens; a sentence of cost 0 is taken when its value is positive.
         valid: False for padding.
         budget: static; the table has `budget + 1` columns.
+
+    Returns: `bool[m]`.
+
+    Raises: ValueError for a wrong shape.
     """
-    require_shape("costs", costs, tuple(values.shape))
+    values = require("values", values, (None,))
+    values = values.astype(working_dtype(values))
+    costs, valid = require("costs", costs, values.shape, "int"), require("valid", valid, values.shape, "bool")
     room = jnp.arange(budget + 1)
 
     def add(best: Array, item: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -205,3 +250,13 @@ def knapsack(
 
     _, taken = jax.lax.scan(back, jnp.asarray(budget, costs.dtype), (table, costs), reverse=True)
     return taken
+
+
+def _units(**arrays: Any) -> list[Any]:
+    """Per-unit arrays of one length, as JAX arrays: sentences and tokens are integers, the rest are masks."""
+    size: int | None = None
+    out = []
+    for name, array in arrays.items():
+        out.append(require(name, array, (size,), "int" if name in ("sentence", "cost") else "bool"))
+        size = out[0].shape[0]
+    return out

@@ -1,6 +1,7 @@
 """MemoryBank: texts and their vectors, searched with the fused Riemannian score of CoreMem (paper 3.2)."""
 
 import dataclasses
+import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,26 +16,32 @@ from gemjax.errors import EncoderError, MemoryBankError, StateError
 from gemjax.kernels import metric as km
 from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
+from gemjax.kernels.host import power_of_two
 from gemjax.memory.config import MemoryConfig, check_alpha
-from gemjax.memory.entries import Entries, unit_vectors
+from gemjax.memory.entries import About, Entries, unit_vectors
 from gemjax.memory.explain import explain_hit
 from gemjax.memory.export import query_vector
+from gemjax.memory.filters import Where, compiled
 from gemjax.memory.fitted import FittedMetric
-from gemjax.memory.folding import Folding
 from gemjax.memory.hits import Hit, QueryVector
+from gemjax.memory.lexicon import Lexicon
 from gemjax.memory.persist import Header, Saved, read_bank, write_bank
 from gemjax.memory.reading import Reader
-from gemjax.memory.record import Id, Memory, copied
+from gemjax.memory.record import Id, Memory, When, copied, moment, scope_of
 from gemjax.memory.rows import Rows
+from gemjax.memory.searching import View, Wanted, find, prepare
 
 ON_DUPLICATE = ("keep", "skip", "replace")
-METRICS = ("fused", "cosine", "riemannian")
-Where = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
+METRICS = ("fused", "cosine", "riemannian", "hybrid")
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC).replace(microsecond=0)
+
 
 SCORE_BYTES = 256 * 2**20
 """Bound on the score columns of one batch of queries: two floats a memory and query."""
 
-_prepare = jax.jit(ks.prepare_queries)
 _whitening = jax.jit(km.whitening_matrix)
 
 
@@ -45,13 +52,20 @@ class MemoryBank:
         encoder: an `Encoder`, any callable `list[str] -> array`, or None for the default encoder, which is loaded when
             the first text must be encoded (a bank that is given vectors never loads one).
         config: see `MemoryConfig`; default the paper's.
+        clock: returns the present moment (for `created_at`, `updated_at` and expiry); None: the system's, in UTC.
 
     A bank made from vectors alone takes its dimension from the first of them. Vectors are scaled to unit length.
     """
 
-    def __init__(self, encoder: Any = None, config: MemoryConfig | None = None) -> None:
+    def __init__(
+        self,
+        encoder: Any = None,
+        config: MemoryConfig | None = None,
+        clock: Callable[[], dt.datetime] | None = None,
+    ) -> None:
         self.config = config or MemoryConfig()
         self._lock = threading.RLock()
+        self._clock = clock or _now
         self._reader = Reader(encoder)
         self.encoder_name: str | None = None
         """Name of the encoder that made the vectors; None while all were given as vectors."""
@@ -59,6 +73,7 @@ class MemoryBank:
         self._rows: Rows | None = None
         self._fitted = FittedMetric(self.config)
         self._alive: Bool[Array, "n"] | None = None
+        self._lexicon: Lexicon | None = None
 
     # ---- what is in it -------------------------------------------------------------------------------------------
 
@@ -104,6 +119,10 @@ class MemoryBank:
         vectors: Any = None,
         *,
         on_duplicate: str = "keep",
+        scope: str | Sequence[str] = (),
+        sessions: str | Sequence[str | None] | None = None,
+        happened_at: When | Sequence[When] = None,
+        expires_at: When | Sequence[When] = None,
     ) -> list[Id]:
         """Add memories; returns the id of each text (given, or new integers that are never used twice).
 
@@ -115,6 +134,11 @@ class MemoryBank:
             on_duplicate: what to do with a text that the bank (or this call) holds already, but for blanks: `"keep"`
                 both; `"skip"` the new one; `"replace"` the old one's text, metadata and vector in its place. The last
                 two return the id of the memory that was there.
+            scope: whose memories these are, widest name first, e.g. `("ann", "planner")`.
+            sessions: the dialogue that the texts are turns of, one for all or one a text. Turns of one session that are
+                added one after the other are neighbours.
+            happened_at: when what they say was said, one moment for all or one a text; UTC unless it says otherwise.
+            expires_at: from when on no search returns them.
 
         Raises: MemoryBankError for anything above that does not hold; EncoderError when the encoder returns something
         else than finite, non-zero vectors of the bank's dimension. The bank is then unchanged.
@@ -124,8 +148,9 @@ class MemoryBank:
         if on_duplicate not in ON_DUPLICATE:
             raise MemoryBankError(f"on_duplicate must be one of {', '.join(ON_DUPLICATE)}; got {on_duplicate!r:.40}")
         texts = list(texts)
+        about = About.of(len(texts), scope, sessions, happened_at, expires_at)
         with self._lock:
-            self._entries.check_new(texts, ids, metadata)
+            self._entries.check_new(texts, ids, metadata, about)
         if not texts:
             return []
         encoded = vectors is None
@@ -135,11 +160,13 @@ class MemoryBank:
             else unit_vectors(vectors, len(texts), None, MemoryBankError)
         )
         with self._lock:
-            new = self._entries.check_new(texts, ids, metadata)  # again: another thread may have added meanwhile
+            now = self._clock()
+            # Again: another thread may have added meanwhile.
+            new = self._entries.check_new(texts, ids, metadata, about, now)
             self._check_dim(rows.shape[1], EncoderError if encoded else MemoryBankError)
             if self._rows is None:
                 self._rows = Rows(rows.shape[1], self.config.dtype)
-            plan = self._entries.plan(new, on_duplicate)
+            plan = self._entries.plan(new, on_duplicate, now)
             if plan.replaced:
                 places = self._entries.places([memory.id for memory in plan.replaced])
                 with_old = self._fitted.removing(self._rows.take(places), len(self._entries) - len(places))
@@ -147,11 +174,18 @@ class MemoryBank:
                 changed = rows[plan.replaced_from]
                 moments = self._fitted.adding(changed, first=len(places) == len(self._entries))
                 self._rows.put(places, changed)
+                if self._lexicon is not None:
+                    self._lexicon.drop([(int(row), self._entries.at(int(row))) for row in places])
+                    for row, memory in zip(places.tolist(), plan.replaced, strict=True):
+                        self._lexicon.put(row, memory)
                 self._entries.replace(plan.replaced)
                 self._fitted.replace(moments)
             if plan.added:
                 fresh = rows[plan.added_from]
                 moments = self._fitted.adding(fresh, first=not len(self._entries))
+                if self._lexicon is not None:
+                    for row, memory in enumerate(plan.added, len(self._rows)):
+                        self._lexicon.put(row, memory)
                 self._rows.append(fresh)
                 self._entries.append(plan.added)
                 self._fitted.replace(moments)
@@ -170,9 +204,14 @@ class MemoryBank:
                 return
             assert self._rows is not None
             moments = self._fitted.removing(self._rows.take(gone), len(self._entries) - len(gone))
+            if self._lexicon is not None:
+                self._lexicon.drop([(row, self._entries.at(row)) for row in gone.tolist()])
             self._entries.drop(gone)
             if self._entries.wasted > max(len(self._entries), 64):
-                self._rows.keep(self._entries.live_rows())
+                live = self._entries.live_rows()
+                self._rows.keep(live)
+                if self._lexicon is not None:
+                    self._lexicon.compact(live)
                 self._entries.compact()
             self._fitted.replace(moments)
             self._alive = None
@@ -222,28 +261,35 @@ class MemoryBank:
         where: Where | None = None,
         min_score: float | None = None,
         alpha: float | None = None,
-        metric: str = "fused",
+        metric: str | None = None,
         fold: bool | None = None,
+        *,
+        scope: str | Sequence[str] = (),
+        at: When = None,
     ) -> list[Hit]:
         """The k best memories, best first; ties in the order of insertion. Fewer when fewer are eligible.
 
         Args:
             query: a text, or a vector of the bank's dimension.
             k: at least 1; more than there are memories returns all.
-            where: a mapping (each key must be present and equal) or a predicate on the metadata (an empty mapping where
-                there is none). Applied before ranking: the result is that of a bank holding only what passes.
+            where: conditions on the metadata (`{"user": "ann", "year": {"gte": 2020}}`, see `gemjax.memory.filters`) or
+                a predicate on it (an empty mapping where there is none). Applied before ranking: the result is that of
+                a bank holding only what passes.
             min_score: drop hits whose `score` is smaller.
             alpha: weight of the cosine for this search instead of the configured one.
-            metric: `"fused"`, `"cosine"` or `"riemannian"`: what `score` is and what ranks.
+            metric: `"fused"`, `"cosine"`, `"riemannian"` or `"hybrid"` (meaning, words, neighbours and session, by the
+                config's weights): what `score` is and what ranks. None: `config.ranking`.
             fold: show memories that say the same but for case, blanks and closing marks once, the best of them;
                 `Hit.duplicates` has the ids of the others. They must share scope, metadata and (nearly) the vector.
                 None: for a query that is a text; a vector asks for rows, as of an index.
+            scope: only memories of this scope or of one within it.
+            at: the moment of the search, by which memories have expired; None: now.
 
         Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
         that nothing passes, gives an empty list.
         """
         single = [query] if isinstance(query, str) else np.asarray(query)[None]
-        return self.search_batch(single, k, where, min_score, alpha, metric, fold)[0]
+        return self.search_batch(single, k, where, min_score, alpha, metric, fold, scope=scope, at=at)[0]
 
     def search_batch(
         self,
@@ -252,103 +298,58 @@ class MemoryBank:
         where: Where | None = None,
         min_score: float | None = None,
         alpha: float | None = None,
-        metric: str = "fused",
+        metric: str | None = None,
         fold: bool | None = None,
+        *,
+        scope: str | Sequence[str] = (),
+        at: When = None,
+        vectors: Any = None,
     ) -> list[list[Hit]]:
-        """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop."""
+        """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop.
+
+        `vectors [q, d]`: those of the texts in `queries`, to skip the encoder.
+        """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise MemoryBankError(f"k must be an integer >= 1, got {k!r}")
+        metric = self.config.ranking if metric is None else metric
         alpha = self._alpha(alpha, metric)
         if isinstance(queries, str):
             raise MemoryBankError("queries must be a list of strings; got one string, use `search`")
-        unit = self._query_vectors(queries)
-        fold = not hasattr(queries, "ndim") if fold is None else fold
+        if vectors is None:
+            unit = self._query_vectors(queries)
+        else:
+            unit = unit_vectors(vectors, len(queries), "query", MemoryBankError)
+        worded = not hasattr(queries, "ndim")
+        texts = [str(query) for query in queries] if worded else [None] * len(unit)
         with self._lock:
             if not len(self._entries) or not len(unit):
                 return [[] for _ in unit]
             assert self._rows is not None
             self._check_dim(unit.shape[1], MemoryBankError)
-            eligible, candidates = self._eligible(where)
-            k = min(int(k), candidates)
+            eligible, candidates = self._eligible(where, scope, at)
             if not candidates:
                 return [[] for _ in unit]
             note = self._note()
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
-            form = "similarity" if note else self.config.form
-            step = self._batch_size(len(unit))
-            weight = 1.0 if note else alpha
-            folding = Folding(self._entries, self._rows) if fold else None
-            results = []
-            for start in range(0, len(unit), step):
-                part = unit[start : start + step]
-                padded = np.zeros((step, unit.shape[1]), np.float32)
-                padded[: len(part)] = part
-                prepared = _prepare(fitted, padded)
-                looked_at = k
-                while True:
-                    bucket = min(self._rows.capacity, max(16, 1 << (looked_at - 1).bit_length()))
-                    top = ks.search(
-                        self._rows.buffer,
-                        eligible,
-                        jnp.int32(len(self._rows)),
-                        prepared,
-                        jnp.float32(weight),
-                        norms,
-                        k=bucket,
-                        form=form,
-                    )
-                    top = ks.TopK(*(np.asarray(x)[: len(part)] for x in top))  # type: ignore[arg-type]
-                    groups = [
-                        folding.groups(row[ok], k) if folding else _alone(row[ok], k)
-                        for row, ok in zip(top.indices, top.valid, strict=True)
-                    ]
-                    if min(map(len, groups)) >= k or bucket >= candidates:
-                        break
-                    looked_at = 2 * bucket
-                results += [
-                    self._hits(part[i], i, top, groups[i], metric, weight, note, min_score) for i in range(len(part))
-                ]
-            return results
-
-    def _hits(
-        self,
-        query: Float[np.ndarray, "d"],
-        i: int,
-        top: ks.TopK,
-        groups: list[list[int]],
-        metric: str,
-        alpha: float,
-        note: str,
-        min_score: float | None,
-    ) -> list[Hit]:
-        hits: list[Hit] = []
-        for rank, *folded in groups:
-            entry = self._entries.at(int(top.indices[i, rank]))
-            cosine, fused = float(top.cosine[i, rank]), float(top.fused[i, rank])
-            riemannian = None if note else float(top.riemannian[i, rank])
-            score = {"fused": fused, "cosine": cosine, "riemannian": riemannian}[metric]
-            score = cosine if score is None else score
-            if min_score is not None and score < min_score:
-                continue
-            hits.append(
-                Hit(
-                    entry.id,
-                    entry.text,
-                    copied(entry.metadata),
-                    score,
-                    cosine,
-                    riemannian,
-                    fused,
-                    rank=len(hits) + 1,
-                    alpha=alpha,
-                    note=note,
-                    duplicates=tuple(self._entries.at(int(top.indices[i, r])).id for r in folded),
-                    scope=entry.scope,
-                    query=query,
-                )
+            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config)
+            lexicon = self._words() if metric == "hybrid" else None
+            wanted = Wanted(
+                min(int(k), candidates), metric, 1.0 if note else alpha, min_score, worded if fold is None else fold
             )
-        return hits
+            step = self._batch_size(len(unit), 8 if lexicon else 2)
+            return [
+                hits
+                for start in range(0, len(unit), step)
+                for hits in find(view, unit[start : start + step], texts[start : start + step], lexicon, wanted)
+            ]
+
+    def _words(self) -> Lexicon:
+        """Made by the first search that needs it; additions then keep it in step."""
+        if self._lexicon is None:
+            rows = self._entries.live_rows().tolist()
+            self._lexicon = Lexicon((row, self._entries.at(row)) for row in rows)
+        return self._lexicon
 
     def explain(self, hit: Hit) -> str:
         """Where this hit's score comes from, in words and numbers, against the bank as it is now."""
@@ -402,7 +403,7 @@ class MemoryBank:
             self._check_dim(unit.shape[1], MemoryBankError)
             note = self._note()
             fitted = self._searchable_metric(note)
-            prepared = _prepare(fitted, unit)
+            prepared = prepare(fitted, unit)
             scores = ks.score_columns(
                 self._rows.buffer,
                 self._live_mask(),
@@ -426,24 +427,27 @@ class MemoryBank:
         identity: km.LowRankMetric = km.fit_metric_jit(kmo.empty_moments(self._rows.dim))
         return identity  # its score is not reported
 
-    def _eligible(self, where: Where | None) -> tuple[Bool[Array, "n"], int]:
+    def _eligible(self, where: Where | None, scope: Any, at: When) -> tuple[Bool[Array, "n"], int]:
         assert self._rows is not None
-        if where is None:
+        names = scope_of(scope)
+        moment_at = moment(at, "at")
+        if where is None and not names and not self._entries.mortal:
             return self._live_mask(), len(self._entries)
-        mask = self._entries.mask(self._rows.capacity, where)
+        test = None if where is None else compiled(where)
+        mask = self._entries.mask(self._rows.capacity, test, names, moment_at or self._clock())
         return jnp.asarray(mask), int(mask.sum())
 
-    def _batch_size(self, wanted: int) -> int:
+    def _batch_size(self, wanted: int, floats: int) -> int:
         assert self._rows is not None
-        most = max(1, SCORE_BYTES // (8 * self._rows.capacity))
-        return min(1 << (most.bit_length() - 1), 1 << (wanted - 1).bit_length())
+        most = max(1, SCORE_BYTES // (4 * floats * self._rows.capacity))
+        return min(1 << (most.bit_length() - 1), power_of_two(wanted))
 
     def _alpha(self, alpha: float | None, metric: str) -> float:
         if metric not in METRICS:
             raise MemoryBankError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
         alpha = self.config.alpha if alpha is None else alpha
         check_alpha(alpha)
-        return {"fused": alpha, "cosine": 1.0, "riemannian": 0.0}[metric]
+        return {"cosine": 1.0, "riemannian": 0.0}.get(metric, alpha)
 
     def _check_dim(self, dim: int, error: type[Exception]) -> None:
         if self._rows is not None and dim != self._rows.dim:
@@ -519,8 +523,3 @@ class MemoryBank:
             count, mean, scatter = (jnp.asarray(saved.tensors[f"moments.{x}"]) for x in ("count", "mean", "scatter"))
             bank._fitted.replace(kmo.Moments(count[0], mean, scatter))
         return bank
-
-
-def _alone(rows: np.ndarray, k: int) -> list[list[int]]:
-    """Every memory in a group of its own."""
-    return [[rank] for rank in range(min(k, len(rows)))]

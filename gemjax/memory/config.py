@@ -25,6 +25,10 @@ class MemoryConfig:
         form: what the Riemannian score is: `"similarity"` (the paper), `"distance"` or `"cosine"`.
         dtype: storage of the vectors; `"bfloat16"` halves memory, and products still accumulate in float32.
         min_memories: with fewer memories than this no covariance is worth fitting: cosine only, and the hit says so.
+        lexical: weight of the words (BM25) beside the meaning, both standardised; 0: none.
+        neighbours: in a session, share of the better neighbouring turn's positive score that a turn gets.
+        session: share of the positive score of its session's best turn that a turn gets.
+        speaker: deviations added to the turns of the one speaker whom the query names (`Ann: ...`).
         auto_refit: refit before a search when the moments changed. When False, only `refit()` does.
 
     Raises: ConfigError when a value is out of range.
@@ -38,6 +42,15 @@ class MemoryConfig:
     dtype: str = "float32"
     min_memories: int = 8
     auto_refit: bool = True
+    lexical: float = 0.0
+    neighbours: float = 0.0
+    session: float = 0.0
+    speaker: float = 0.0
+
+    @property
+    def ranking(self) -> str:
+        """What ranks when a search does not say: `"hybrid"` once any of the weights beside the meaning is set."""
+        return "hybrid" if any((self.lexical, self.neighbours, self.session, self.speaker)) else "fused"
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -47,7 +60,7 @@ class MemoryConfig:
         ):
             if value not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-        for name in ("alpha", "ridge", "energy"):
+        for name in ("alpha", "ridge", "energy", "lexical", "neighbours", "session", "speaker"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | np.number):
                 raise ConfigError(f"{name} must be a finite number, got {value!r:.40}")
@@ -58,6 +71,9 @@ class MemoryConfig:
         check_alpha(self.alpha)
         if not 0 <= self.ridge <= 1e30:
             raise ConfigError(f"ridge must be a finite number from 0 to 1e30, got {self.ridge!r:.40}")
+        for name in ("lexical", "neighbours", "session", "speaker"):
+            if not 0 <= getattr(self, name) <= 100:
+                raise ConfigError(f"{name} must lie in [0, 100], got {getattr(self, name)!r:.40}")
         if not 0 < self.energy <= 1:
             raise ConfigError(f"energy must lie in (0, 1], got {self.energy!r}")
         if self.min_memories < 2:
@@ -73,6 +89,13 @@ class MemoryConfig:
         """The best of a search over ridge, energy, alpha and covariance model, cross-validated over conversations of
         LoCoMo with all-MiniLM-L6-v2 (docs/locomo.md): a shrunk covariance whose weak directions share one variance."""
         return cls(**{"model": "isotropic", "ridge": 2.0, "energy": 0.8, "alpha": 0.5, **changes})
+
+    @classmethod
+    def hybrid(cls, **changes: Any) -> Self:
+        """`tuned()` joined with the words, the neighbours and the session of a turn: chosen by cross-validation over
+        conversations and over kinds of data (docs/locomo.md)."""
+        joined = {"alpha": 0.7, "lexical": 0.5, "neighbours": 0.3, "session": 0.15, "speaker": 0.5}
+        return cls.tuned(**{**joined, **changes})
 
 
 def check_alpha(alpha: float) -> None:

@@ -1,16 +1,17 @@
 """The host side of a bank: ids, texts and metadata of every row, and which rows are alive."""
 
 import dataclasses
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from gemjax.errors import MemoryBankError
+from gemjax.kernels.host import unit_rows_host
 from gemjax.memory.duplicates import digest
-from gemjax.memory.record import Id, Memory, own_metadata
+from gemjax.memory.record import Id, Memory, Scope, moment, own_metadata, scope_of
 
 
 def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Exception]) -> Float[np.ndarray, "n d"]:
@@ -25,16 +26,48 @@ def unit_vectors(vectors: Any, count: int, what: str | None, error: type[Excepti
     name = what or "vector"
     if not finite.all():
         raise error(f"{name} {int(np.argmin(finite))} has a NaN or infinite component")
-    # float64: a row of tiny or huge float32 numbers has a norm that float32 cannot square.
-    norms = np.linalg.norm(out.astype(np.float64), axis=1)
-    if not norms.all():
-        raise error(f"{name} {int(np.argmin(norms))} has a zero vector: it has no direction and could never be found")
-    return np.asarray(out / norms[:, None], np.float32)
+    directed = out.any(axis=1)
+    if not directed.all():
+        raise error(
+            f"{name} {int(np.argmin(directed))} has a zero vector: it has no direction and could never be found"
+        )
+    return unit_rows_host(out)
 
 
 def _plain(id: Any) -> Any:
     """NumPy's integers as Python's; anything else as it is, to be checked."""
     return int(id) if isinstance(id, np.integer) else id
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class About:
+    """Scope, session and times of the texts of one addition, one of each a text but for the scope."""
+
+    scope: Scope
+    sessions: list[str | None]
+    happened_at: list[dt.datetime | None]
+    expires_at: list[dt.datetime | None]
+
+    @classmethod
+    def of(
+        cls, count: int, scope: Any = (), sessions: Any = None, happened_at: Any = None, expires_at: Any = None
+    ) -> "About":
+        """Checked; a single value stands for all texts. Raises MemoryBankError."""
+
+        def each(value: Any, name: str) -> list[Any]:
+            if not isinstance(value, list | tuple):
+                return [value] * count
+            if len(value) != count:
+                raise MemoryBankError(f"got {count} texts but {name} for {len(value)}")
+            return list(value)
+
+        names = each(sessions, "sessions")
+        for name in names:
+            if name is not None and not (isinstance(name, str) and name):
+                raise MemoryBankError(f"a session must be a non-empty string or None, got {name!r:.40}")
+        happened = [moment(when, "happened_at") for when in each(happened_at, "happened_at")]
+        expires = [moment(when, "expires_at") for when in each(expires_at, "expires_at")]
+        return cls(scope_of(scope), names, happened, expires)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +88,7 @@ class Entries:
         self._entries: list[Memory | None] = []
         self._row: dict[Id, int] = {}
         self._next = 0
+        self._mortal: set[Id] = set()
         self._digests: dict[bytes, dict[Id, None]] | None = None  # made when first asked for
 
     def __len__(self) -> int:
@@ -91,24 +125,30 @@ class Entries:
         """All memories in the order of insertion."""
         return [entry for entry in self._entries if entry is not None]
 
+    @property
+    def mortal(self) -> bool:
+        """Whether any memory has a moment of expiry."""
+        return bool(self._mortal)
+
     def mask(
-        self, capacity: int, where: Callable[[Mapping[str, Any]], bool] | Mapping[str, Any] | None = None
+        self,
+        capacity: int,
+        test: Callable[[Memory], bool] | None = None,
+        scope: Scope = (),
+        at: dt.datetime | None = None,
     ) -> Bool[np.ndarray, "n"]:
-        """Which rows are alive and pass `where`; O(N) calls of it."""
+        """Which rows are alive at this moment, lie in the scope, and pass the test; O(N) calls of it."""
         mask = np.zeros(capacity, bool)
-        if where is None:
-            mask[self.live_rows()] = True
-        elif callable(where):
-            for row, entry in enumerate(self._entries):
-                mask[row] = entry is not None and bool(where(MappingProxyType(entry.metadata or {})))
-        elif isinstance(where, Mapping):
-            missing = object()
-            for row, entry in enumerate(self._entries):
-                if entry is not None:
-                    data = entry.metadata or {}
-                    mask[row] = all(data.get(key, missing) == value for key, value in where.items())
-        else:
-            raise MemoryBankError(f"where must be a mapping or a predicate on the metadata, got {where!r}")
+        mask[self.live_rows()] = True
+        if at is not None:
+            for id in self._mortal:
+                expires = self.at(self._row[id]).expires_at
+                mask[self._row[id]] = expires is None or expires > at
+        if scope or test is not None:
+            for row in np.flatnonzero(mask).tolist():
+                memory = self.at(row)
+                inside = memory.scope[: len(scope)] == scope
+                mask[row] = inside and (test is None or test(memory))
         return mask
 
     def check_new(
@@ -116,9 +156,10 @@ class Entries:
         texts: Sequence[str],
         ids: Sequence[Id] | None,
         metadata: Sequence[Mapping[str, Any] | None] | None,
-        known: bool = False,
+        about: "About | None" = None,
+        now: dt.datetime | None = None,
     ) -> list[Memory]:
-        """The memories that would be appended (with `known` ids may be in the bank). Raises MemoryBankError."""
+        """The memories that would be appended. Raises MemoryBankError; changes nothing."""
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise MemoryBankError(f"text {i} must be a non-empty string, got {text!r}")
@@ -131,7 +172,7 @@ class Entries:
         for i, id in enumerate(ids):
             if isinstance(id, bool) or not isinstance(id, str | int):
                 raise MemoryBankError(f"id {i} must be a string or an integer, got {id!r}")
-            if id in self._row and not known:
+            if id in self._row:
                 raise MemoryBankError(f"id {id!r} is already in the bank; remove it first or choose another")
             if id in seen:
                 raise MemoryBankError(f"id {id!r} is given twice in this call")
@@ -140,8 +181,18 @@ class Entries:
             metadata = [None] * len(texts)
         if len(metadata) != len(texts):
             raise MemoryBankError(f"got {len(texts)} texts but metadata for {len(metadata)}")
+        about = about or About.of(len(texts))
         return [
-            Memory(id, text, own_metadata(data, f"metadata {i}"))
+            Memory(
+                id,
+                text,
+                own_metadata(data, f"metadata {i}"),
+                about.scope,
+                about.sessions[i],
+                now,
+                happened_at=about.happened_at[i],
+                expires_at=about.expires_at[i],
+            )
             for i, (id, text, data) in enumerate(zip(ids, texts, metadata, strict=True))
         ]
 
@@ -153,7 +204,7 @@ class Entries:
                 self._note_digest(other)
         return next(iter(self._digests.get(digest(memory.text, memory.scope), ())), None)
 
-    def plan(self, new: Sequence[Memory], on_duplicate: str) -> "Plan":
+    def plan(self, new: Sequence[Memory], on_duplicate: str, now: dt.datetime) -> "Plan":
         """What an addition does: memories to append, and memories to put in the places of those they repeat."""
         if on_duplicate == "keep":
             return Plan([m.id for m in new], list(new), list(range(len(new))), [], [])
@@ -168,7 +219,10 @@ class Entries:
             ids.append(id)
             if there is not None:
                 old.add(there)
-            if (id is memory.id and there is None) or on_duplicate == "replace":
+            if (id == memory.id and there is None and id not in writes) or on_duplicate == "replace":
+                if there is not None:
+                    created = self.at(self._row[there]).created_at
+                    memory = dataclasses.replace(memory, created_at=created, updated_at=now)
                 writes[id] = (dataclasses.replace(memory, id=id), i)
         added = [write for id, write in writes.items() if id not in old]
         replaced = [write for id, write in writes.items() if id in old]
@@ -193,6 +247,8 @@ class Entries:
             self._row[entry.id] = len(self._entries)
             self._entries.append(entry)
             self._note_digest(entry)
+            if entry.expires_at is not None:
+                self._mortal.add(entry.id)
             if isinstance(entry.id, int):
                 self._next = max(self._next, entry.id + 1)
 
@@ -218,6 +274,7 @@ class Entries:
         for row in rows.tolist():
             entry = self.at(row)
             self._forget_digest(entry)
+            self._mortal.discard(entry.id)
             del self._row[entry.id]
             self._entries[row] = None
 
@@ -228,6 +285,7 @@ class Entries:
             self._forget_digest(self.at(row))
             self._entries[row] = entry
             self._note_digest(entry)
+            (self._mortal.discard if entry.expires_at is None else self._mortal.add)(entry.id)
 
     def compact(self) -> None:
         """Close the gaps, as `Rows.keep` did."""

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from gemjax.kernels import metric as km
 from gemjax.kernels import moments as kmo
 from gemjax.kernels import search as ks
+from gemjax.kernels.host import power_of_two
 from gemjax.memory.config import MemoryConfig
 from gemjax.memory.rows import Rows
 
@@ -87,7 +88,7 @@ def _updated(state: kmo.Moments | None, update: Any, rows: Float[np.ndarray, "m 
     """`state` after `update` with the rows, padded to powers of two so that few programs are compiled."""
     for start in range(0, len(rows) if state is not None else 0, MOMENT_ROWS):
         part = rows[start : start + MOMENT_ROWS]
-        size = 1 << max(0, len(part) - 1).bit_length()
+        size = power_of_two(len(part))
         padded = np.zeros((size, rows.shape[1]), np.float32)
         padded[: len(part)] = part
         state = update(state, padded, np.arange(size) < len(part))

@@ -1,6 +1,7 @@
 """What a search returns."""
 
 import dataclasses
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ class Hit:
     text: str
     metadata: Mapping[str, Any] | None
     score: float
-    """The score that ranked: `fused`, `cosine` or `riemannian`, by the search's `metric`."""
+    """The score that ranked, by the search's `metric`. `hybrid` is in deviations from the mean, without bounds."""
     cosine: float
     """Cosine with the query, -1 to 1."""
     riemannian: float | None
@@ -35,6 +36,12 @@ class Hit:
     """Ids of memories that say the same and ranked below this one: folded into it (`search(fold=True)`)."""
     scope: Scope = ()
     """Whose memory it is."""
+    session: str | None = None
+    """The dialogue it is a turn of."""
+    happened_at: dt.datetime | None = None
+    """When what it says was said or took place (UTC)."""
+    lexical: float | None = None
+    """BM25 of the query's words in it; None where words had no part in the search."""
     query: Float[np.ndarray, "d"] | None = dataclasses.field(default=None, repr=False, compare=False)
     """The query's unit vector, for `MemoryBank.explain`."""
 
@@ -53,6 +60,9 @@ class Hit:
             "note": self.note,
             "duplicates": list(self.duplicates),
             "scope": list(self.scope),
+            "session": self.session,
+            "happened_at": None if self.happened_at is None else self.happened_at.isoformat(),
+            "lexical": self.lexical,
         }
 
 
@@ -71,3 +81,14 @@ class QueryVector:
     def score(self, similarity: float) -> float:
         """Our score from the store's inner product (or cosine) with `vector`."""
         return self.scale * similarity + self.offset
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SessionHit:
+    """One session found: the score of its best turn, and its best turns."""
+
+    session: str
+    scope: Scope
+    score: float
+    rank: int
+    turns: tuple[Hit, ...]

@@ -352,11 +352,14 @@ def _memory(line: Any, where: str) -> Memory:
         raise StateError(f"{where}: the id must be a string or an integer")
     if not isinstance(text, str) or not text.strip():
         raise StateError(f"{where}: the text must be a non-empty string")
-    if not isinstance(more, dict) or more.keys() - {"scope", *TIMES}:
+    if not isinstance(more, dict) or more.keys() - {"scope", "session", *TIMES}:
         raise StateError(f"{where}: unknown fields beside id, text and metadata")
     try:
+        session = more.get("session")
+        if session is not None and not (isinstance(session, str) and session):
+            raise StateError(f"{where}: the session must be a non-empty string")
         times = {name: moment(more.get(name), name) for name in TIMES}
-        return Memory(id, text, own_metadata(metadata, "metadata"), scope_of(more.get("scope", ())), **times)
+        return Memory(id, text, own_metadata(metadata, "metadata"), scope_of(more.get("scope", ())), session, **times)
     except MemoryBankError as exc:
         raise StateError(f"{where}: {exc}") from exc
 

@@ -25,6 +25,8 @@ class Memory:
     metadata: Mapping[str, Any] | None = None
     scope: Scope = ()
     """Whose it is, from the widest name to the narrowest: `("ann", "planner", "session-3")`."""
+    session: str | None = None
+    """The dialogue it is a turn of: turns of one session that were added one after the other are neighbours."""
     created_at: dt.datetime | None = None
     """When the bank took it in."""
     updated_at: dt.datetime | None = None
@@ -43,8 +45,10 @@ class Memory:
 
 
 def extras(memory: Memory) -> dict[str, Any]:
-    """Scope and times, where set, JSON-ready."""
+    """Scope, session and times, where set, JSON-ready."""
     out: dict[str, Any] = {"scope": list(memory.scope)} if memory.scope else {}
+    if memory.session is not None:
+        out["session"] = memory.session
     for name in TIMES:
         if (when := getattr(memory, name)) is not None:
             out[name] = when.isoformat()

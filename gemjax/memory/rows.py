@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from gemjax.kernels.host import power_of_two
+
 SMALLEST = 256
 LARGEST_WRITE = 4096
 
@@ -33,7 +35,7 @@ def _take(buffer: Float[Array, "n d"], index: Int[Array, "m"]) -> Float[Array, "
 
 def capacity_for(count: int) -> int:
     """Smallest power of two that holds `count` rows, at least 256."""
-    return max(SMALLEST, 1 << max(0, count - 1).bit_length())
+    return power_of_two(count, SMALLEST)
 
 
 class Rows:

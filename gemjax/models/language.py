@@ -16,8 +16,9 @@ from jaxtyping import Array, Bool, Float, Int
 from tokenizers import Tokenizer
 
 from gemjax.errors import ConfigError, WeightsError
+from gemjax.kernels.host import power_of_two
 from gemjax.kernels.losses import cross_entropy
-from gemjax.kernels.sensitivity import Sensitivity, sensitivity
+from gemjax.kernels.sensitivity import Sensitivity, token_sensitivity
 from gemjax.models.checkpoint import merged
 from gemjax.models.config import DecoderConfig
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, open_language_model
@@ -93,7 +94,7 @@ def _sensitivities(
 ) -> Sensitivity:
     def one(ids: Array, weights: Array, valid: Array) -> Sensitivity:
         embeddings = merged(config, params).embed(ids)
-        return sensitivity(functools.partial(token_loss, config=config), embeddings, params, ids, weights, valid)
+        return token_sensitivity(functools.partial(token_loss, config=config), embeddings, params, ids, weights, valid)
 
     return jax.vmap(one)(ids, weights, valid)
 
@@ -217,7 +218,7 @@ class LanguageModel:
 
     def padded(self, n: int) -> int:
         """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""
-        return _power_of_two(n)
+        return power_of_two(n, _SMALLEST)
 
     @property
     def window(self) -> int:
@@ -320,7 +321,7 @@ class LanguageModel:
         wanted = [ids if len(out[i]) else ids[:0] for i, ids in enumerate(rows)]
         for batch in _batches(wanted, None, _fine_width):
             most = max(len(out[i]) for i in batch.members)
-            tail = min(_power_of_two(most), batch.ids.shape[1])
+            tail = min(power_of_two(most, _SMALLEST), batch.ids.shape[1])
             first = np.ones(len(batch.ids), np.int32)
             first[: len(batch.members)] = [max(len(rows[i]) - tail, 1) for i in batch.members]
             values = np.asarray(
@@ -400,13 +401,9 @@ def _windows(n: int, window: int, overlap: int) -> Iterator[_Window]:
         yield _Window(start, min(start + window, n), first, last)
 
 
-def _power_of_two(n: int) -> int:
-    return max(_SMALLEST, 1 << (n - 1).bit_length())
-
-
 def _fine_width(n: int) -> int:
     """Where rows of several thousand tokens go one by one, padding them to a power of two costs more than it saves."""
-    return _power_of_two(n) if n <= _BATCH_TOKENS else -(-n // _FINE) * _FINE
+    return power_of_two(n, _SMALLEST) if n <= _BATCH_TOKENS else -(-n // _FINE) * _FINE
 
 
 def _batches(

@@ -33,7 +33,7 @@ class Account:
     warnings: dict[str, int] = dataclasses.field(default_factory=dict)
     left_out: list[tuple[str, int, str]] = dataclasses.field(default_factory=list)
     seen: float = 0.0
-    sources: tuple[int | None, ...] = ()
+    sources: tuple[int, ...] = ()
     messages: int = 0
 
 
@@ -69,7 +69,7 @@ class Ledger:
             warm = account.requests > 0 and now - account.seen <= CACHE_SECONDS
             before = frame + sum(lengths)
             cached_before = frame + sum(lengths[: outcome.common]) if warm else 0
-            forwarded = [lengths[s] if s is not None else 0 for s in outcome.sources]
+            forwarded = [lengths[source] for source in outcome.sources]
             after = frame + sum(forwarded)
             shared = _shared(account.sources, outcome.sources, outcome.common) if warm else 0
             cached_after = frame + sum(forwarded[:shared]) if warm else 0
@@ -111,11 +111,11 @@ class Ledger:
         return account
 
 
-def _shared(last: Sequence[int | None], now: Sequence[int | None], common: int) -> int:
+def _shared(last: Sequence[int], now: Sequence[int], common: int) -> int:
     """Messages of the last request that stand at the front of this one."""
     count = 0
     for a, b in zip(last, now, strict=False):
-        if a is None or a != b or a >= common:
+        if a != b or a >= common:
             break
         count += 1
     return count

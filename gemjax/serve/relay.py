@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -140,11 +141,15 @@ class Relay:
             rewritten = Rewritten(body, "busy")
         else:
             self._waiting += 1
-            job = asyncio.get_running_loop().run_in_executor(self._pool, self.rewriter.rewrite, endpoint, headers, body)
+            late = threading.Event()
+            job = asyncio.get_running_loop().run_in_executor(
+                self._pool, self.rewriter.rewrite, endpoint, headers, body, late
+            )
             job.add_done_callback(self._finished)
             try:
                 rewritten = await asyncio.wait_for(asyncio.shield(job), self.config.deadline)
             except TimeoutError:
+                late.set()
                 rewritten = Rewritten(body, "deadline")
             except TooLarge:
                 raise Refused(413, f"the unpacked body is larger than {self.config.body_limit} bytes") from None

@@ -2,10 +2,12 @@
 
 import dataclasses
 import logging
+import threading
 from collections.abc import Mapping
 
 from gemjax.integrations.document import Document
 from gemjax.integrations.shortener import KEYS, Outcome, Shortener
+from gemjax.integrations.wire import rebuilt
 from gemjax.serve.encodings import unpacked
 from gemjax.serve.endpoints import Endpoint, scope_of
 from gemjax.serve.ledger import Ledger
@@ -34,8 +36,16 @@ class Rewriter:
     def __init__(self, shortener: Shortener, ledger: Ledger, limit: int, dry_run: bool = False) -> None:
         self.shortener, self.ledger, self.limit, self.dry_run = shortener, ledger, limit, dry_run
 
-    def rewrite(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Rewritten:
+    def rewrite(
+        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, late: threading.Event | None = None
+    ) -> Rewritten:
         """The body to send in place of `body`.
+
+        Args:
+            endpoint: where it goes.
+            headers: of the request, by lower-case name.
+            body: as it came.
+            late: set by the caller when it does not wait any longer and sends `body`: what is chosen then is forgotten.
 
         Raises: `TooLarge` for a packed body over the limit; nothing else, whatever the body holds.
         """
@@ -46,9 +56,11 @@ class Rewriter:
             return Rewritten(body, "skipped")  # it is the upstream's to judge
         try:
             outcome = self._outcome(endpoint, headers, document)
+            if late is not None and late.is_set():
+                self.shortener.forget(outcome.session)
             if self.dry_run or outcome.request is document.value:
                 return Rewritten(body, outcome.status)
-            return Rewritten(document.rebuilt(outcome.request, outcome.sources), outcome.status)
+            return Rewritten(rebuilt(document, outcome), outcome.status)
         except Exception as error:
             # The agent's request goes out whatever happens in here. The type only: a message may quote content.
             _log.warning("a request passed through unchanged: %s", type(error).__name__)

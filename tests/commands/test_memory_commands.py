@@ -61,7 +61,7 @@ def test_append_and_replace(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: not JSON"),
+        ("{", "line 2 is not JSON"),
         ('{"id": 1}', "line 2: expected an object with a non-empty string `text`"),
         ('{"text": " "}', "line 2: expected"),
         ('{"text": "a", "tags": 1}', "line 2: unknown field 'tags'"),

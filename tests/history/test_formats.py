@@ -4,9 +4,12 @@ import copy
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gemjax.history.blocks import parse
-from tests.history.requests import anthropic, chat, responses
+from gemjax.history.blocks import Reader, parse
+from tests.history.contract import faults, torn
+from tests.history.requests import anthropic, chat, responses, varied
 
 
 def spans(request):
@@ -293,7 +296,55 @@ def test_empty_text_of_the_assistant_is_refused_unless_it_is_last(content, rules
     assert [p.rule for p in parse(last).problems] == (rules if isinstance(content, list) and content else [])
 
 
+def test_empty_instructions_are_refused_by_one_provider():
+    request = anthropic(2)
+    request["system"] = [{"type": "text", "text": "s"}, {"type": "text", "text": " "}]
+    assert [(p.rule, p.index) for p in parse(request).problems] == [("empty-content", -1)]
+    request = anthropic(2)
+    request["messages"].append({"role": "system", "content": [{"type": "text", "text": ""}]})
+    assert [(p.rule, p.index) for p in parse(request).problems] == [("empty-content", 5)]
+    request["messages"][-1] = {"role": "system", "output_config": {"effort": "low"}}
+    assert parse(request).problems == []
+
+
 def test_the_last_assistant_message_may_not_end_in_white_space():
     request = {"system": "s", "messages": [USER, {"role": "assistant", "content": "It is "}]}
     assert [p.rule for p in parse(request).problems] == ["trailing-whitespace"]
     assert parse({"system": "s", "messages": [*request["messages"], USER]}).problems == []
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(["chat", "responses", "anthropic"]), st.randoms(use_true_random=False))
+def test_any_choice_of_blocks_can_be_dropped(name, rng):
+    """Valid by the second opinion, whole responses, nothing that must stay, and the same other blocks."""
+    request, of, stays = varied(rng, name, rng.randrange(1, 14))
+    assert faults(request) == []
+    key = "input" if name == "responses" else "messages"
+    parsed = parse(request, name)
+    assert parsed.problems == [], [str(p) for p in parsed.problems]
+    members = [i for b in parsed.blocks for i in b.messages]
+    assert len(members) == len(set(members)) and not set(members) & stays
+    for _ in range(4):
+        gone = [b for b in parsed.blocks if rng.random() < 0.5]
+        dropped = sorted(i for b in gone for i in b.messages)
+        kept = [m for i, m in enumerate(request[key]) if i not in set(dropped)]
+        again = parse({**request, key: kept}, name)
+        assert faults({**request, key: kept}) == [] and again.problems == []
+        assert torn(of, request[key], dropped) == []
+        rest = [b.key for b in parsed.blocks if b not in gone]
+        assert sorted(k.partition("#")[0] for k in rest) == sorted(b.key.partition("#")[0] for b in again.blocks)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.sampled_from(["chat", "responses", "anthropic"]), st.randoms(use_true_random=False))
+def test_reading_these_kinds_as_they_grow_equals_reading_them_afresh(name, rng):
+    request, _, _ = varied(rng, name, 12)
+    key = "input" if name == "responses" else "messages"
+    reader = Reader()
+    stop = 0
+    while stop < len(request[key]):
+        stop += rng.randrange(1, 5)
+        part = {**request, key: request[key][:stop]}
+        here, fresh = reader.parse(part, name), parse(part, name)
+        for field in ("blocks", "latest", "last_block", "chars", "problems", "warnings", "records"):
+            assert getattr(here, field) == getattr(fresh, field), field

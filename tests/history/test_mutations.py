@@ -7,8 +7,10 @@ import random
 import pytest
 
 from gemjax import GEMConfig, HistoryCompressor
+from gemjax.history import PaperPolicy
 from tests.conftest import HashingEncoder
-from tests.history.contract import chat_faults, dropped_indices
+from tests.history.contract import chat_faults, dropped_indices, faults, torn
+from tests.history.requests import varied
 
 MUTATIONS = 2000
 
@@ -74,3 +76,49 @@ def test_a_damaged_history_comes_back_as_it_is_or_valid(data_dir):
         else:
             assert result.status in ("failed", "unchanged") and result.reason
     assert outcomes.keys() >= {"failed", "unchanged", "compressed"} and "reverted" not in outcomes, outcomes
+
+
+@pytest.mark.parametrize("name", ["chat", "responses", "anthropic"])
+def test_histories_of_every_kind_grow_through_the_facade_and_stay_valid(name):
+    """What is forwarded is valid at every step, holds what must stay, and tears no response apart."""
+    key = "input" if name == "responses" else "messages"
+    config = GEMConfig(rules=(), policy=PaperPolicy(every=4), delta=1.0, min_blocks=6, capacity=3, encoder_timeout=None)
+    gem = HistoryCompressor(HashingEncoder(), config)
+    compressed = 0
+    for seed in range(12):
+        rng = random.Random(seed)
+        request, of, stays = varied(rng, name, 40)
+        messages = request[key]
+        # A request goes out after a whole response with its results, or when the user spoke.
+        stops = [i + 1 for i in range(len(of) - 1) if of[i] != of[i + 1] and not faults({key: messages[: i + 1]})]
+        for stop in [*stops[15::4], len(messages)]:
+            part = {**request, key: messages[:stop]}
+            result = gem.compress(part, session=str(seed), format=name)
+            assert result.status in ("compressed", "unchanged"), result.reason
+            if result.request is part:
+                continue
+            compressed += 1
+            dropped = dropped_indices(part[key], result.request[key])
+            assert not stays.intersection(dropped)
+            assert faults(result.request) == [] and torn(of[:stop], part[key], dropped) == []
+    assert compressed >= 25
+
+
+@pytest.mark.parametrize("name", ["responses", "anthropic"])
+def test_damaged_histories_of_every_kind_come_back_as_they_are_or_valid(name):
+    key = "input" if name == "responses" else "messages"
+    gem = HistoryCompressor(HashingEncoder(), GEMConfig(delta=1.0, min_blocks=6, capacity=3, encoder_timeout=None))
+    outcomes = {}
+    for seed in range(200):
+        rng = random.Random(seed)
+        messages = varied(rng, name, 25)[0][key]
+        for _ in range(rng.choice([0, 1, 2])):
+            if messages:
+                rng.choice([drop, double, swap, truncate, spoil])(rng, messages)
+        request = {key: messages}
+        result = gem.compress(request, session=f"s{seed % 8}", format=name)
+        outcomes[result.status] = outcomes.get(result.status, 0) + 1
+        if result.request is not request:
+            assert result.status == "compressed" and dropped_indices(messages, result.request[key])
+            assert faults(result.request) == []
+    assert outcomes.keys() >= {"failed", "compressed"} and "reverted" not in outcomes, outcomes

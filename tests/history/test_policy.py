@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.errors import ConfigError
+from gemjax.errors import ConfigError, StateError
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Plan, Policy, Situation, policy_named
+from gemjax.history.state import SessionState
 
 
 def situation(plan=None, **changes):
@@ -130,3 +131,12 @@ def test_bill_is_at_most_one_plus_one_over_beta_of_sending_everything(seed, beta
         everything.append(list(blocks))
         forwarded.append([b for i, b in enumerate(blocks) if i not in dropped])
     assert bill(forwarded, read, write) <= (1 + 1 / beta) * bill(everything, read, write) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rent", [10**400, float("nan"), float("inf"), -float("inf"), [1, {"deep": float("nan")}]])
+def test_a_state_is_strict_json(rent):
+    state = {**SessionState().to_json(), "memory": {"rent": rent}}
+    with pytest.raises(StateError, match=r"memory\.rent"):
+        SessionState.from_json(state)
+    with pytest.raises(StateError, match="'requests'"):
+        SessionState.from_json({**SessionState().to_json(), "requests": 10**400})

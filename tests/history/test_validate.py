@@ -70,6 +70,7 @@ CASES = [
     ("starts with assistant", anthropic, lambda m: m.pop(0), ["first-role"]),
     ("no content", anthropic, lambda m: m[0].pop("content"), ["content-type"]),
     ("empty content", anthropic, lambda m: m[0].update(content=[]), ["empty-content"]),
+    ("part without a type", anthropic, lambda m: m[1]["content"][0].pop("type"), ["content-type"]),
     ("tool role", anthropic, lambda m: m[0].update(role="developer"), ["role"]),
 ]  # fmt: skip
 

@@ -62,7 +62,7 @@ for form in ks.FORMS:
     for alpha in (0.0, 0.5, 1.0):
         prepared = ks.prepare_queries(one, queries)
         norms = None if form == "similarity" else np.asarray(ks.memory_norms(one, rows, jnp.int32(count)))
-        want = ks.search(
+        want = ks.fused_search(
             rows, jnp.asarray(eligible), jnp.int32(count), prepared, jnp.float32(alpha), norms, k=k, form=form
         )
         host = jax.tree.map(np.asarray, prepared)

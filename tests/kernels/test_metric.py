@@ -13,9 +13,9 @@ from gemjax.kernels import metric as km
 from gemjax.kernels.moments import empty_moments, moments_from_rows
 
 make = jax.jit(km.low_rank_metric)
-solve = jax.jit(km.solve)
-quadratic = jax.jit(km.quadratic)
-score = jax.jit(km.score)
+solve = jax.jit(km.solve_metric)
+quadratic = jax.jit(km.quadratic_form)
+score = jax.jit(km.riemannian_score)
 whiten = jax.jit(km.whitening_matrix)
 EPS = np.finfo(np.float32).eps
 
@@ -196,7 +196,7 @@ def test_a_ridge_of_zero_stays_invertible():
     rows[:, 2] = 0.25  # a dimension without variance
     for model in km.MODELS:
         metric = km.fit_metric_jit(moments_from_rows(rows), ridge=0.0, energy=1.0, model=model)
-        assert np.isfinite(np.asarray(km.solve(metric, rows))).all()
+        assert np.isfinite(np.asarray(km.solve_metric(metric, rows))).all()
 
 
 def test_no_rows_give_a_finite_metric():
@@ -259,7 +259,7 @@ def test_gradients_exist_at_the_mean():
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match=r"cov_diag must have shape \(3,\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"`cov_diag` has shape \(2,\); expected \(3,\)"):
         km.low_rank_metric(jnp.zeros(3), jnp.zeros((3, 1)), jnp.ones(2))
-    with pytest.raises(ValueError, match="model must be one of"):
+    with pytest.raises(ValueError, match=r"`model` is .*; expected one of"):
         km.fit_metric(empty_moments(3), model="full")

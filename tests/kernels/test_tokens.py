@@ -184,7 +184,7 @@ def test_one_trace_serves_every_budget_and_share():
 
 
 def test_wrong_shapes_name_the_argument():
-    with pytest.raises(ValueError, match="costs must have shape"):
+    with pytest.raises(ValueError, match="`costs` has shape"):
         select_sentences(jnp.ones(3), jnp.ones(2, int), jnp.ones(3, bool), jnp.zeros(3, int), jnp.ones(1, int), 3)
-    with pytest.raises(ValueError, match="sentence must have shape"):
+    with pytest.raises(ValueError, match="`sentence` has shape"):
         fill_gaps(jnp.ones(3, bool), jnp.ones(2, int), jnp.ones(3, int), jnp.ones(3, bool))

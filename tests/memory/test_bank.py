@@ -361,12 +361,12 @@ def test_searches_compile_once_per_capacity():
     dim = 7
     bank = MemoryBank()
     vectors = np.random.default_rng(0).standard_normal((900, dim))
-    before = ks.search._cache_size()
+    before = ks.fused_search._cache_size()
     for i in range(0, 900, 30):
         bank.add([f"t{j}" for j in range(i, i + 30)], vectors=vectors[i : i + 30])
         bank.search(vectors[0], k=1 + i // 100)
         bank.search(vectors[0], k=3, where=lambda data: True)
-    assert ks.search._cache_size() - before <= 3  # 256, 512, 1024
+    assert ks.fused_search._cache_size() - before <= 3  # 256, 512, 1024
 
 
 def test_without_auto_refit_the_metric_waits():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from gemjax.kernels.sensitivity import first_order_bound, sensitivity
+from gemjax.kernels.sensitivity import first_order_bound, token_sensitivity
 from gemjax.models.language import LanguageModel, token_loss
 from tests.distill.conftest import tiny_model
 
@@ -22,7 +22,7 @@ seeds = st.integers(0, 2**32 - 1)
 def scores(ids, valid):
     embeddings = MODEL.params["embedding"][...][ids]
     loss = functools.partial(token_loss, config=MODEL.config)
-    return sensitivity(loss, embeddings, MODEL.params, ids, jnp.ones(WIDTH), valid)
+    return token_sensitivity(loss, embeddings, MODEL.params, ids, jnp.ones(WIDTH), valid)
 
 
 def random_ids(seed, n):

@@ -84,6 +84,9 @@ def check_anthropic(body):
     seen: set[str] = set()
     for index, message in enumerate(messages):
         role = message.get("role")
+        if role == "system":
+            # Newer models take instructions in the middle of a history; they part no call from its result.
+            continue
         if role not in ("user", "assistant"):
             return f"messages.{index}.role: Input should be 'user' or 'assistant'"
         if before is not None and before.get("role") == role:

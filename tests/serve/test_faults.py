@@ -107,6 +107,35 @@ def test_an_encoder_that_hangs_costs_the_deadline_and_nothing_else():
         encoder.go.set()
 
 
+def test_what_is_chosen_after_the_deadline_was_not_sent_and_is_forgotten():
+    encoder = Hanging()
+    with stand(encoder=encoder, deadline=0.5) as place, place.client() as client:
+        # The compressor itself would wait for ever, so that only the proxy's own deadline ends it.
+        place.proxy.relay.rewriter.shortener.compressor._encoder = Direct(encoder)
+        agent = history("chat", 40)
+        encoder.go.set()
+        compressor = place.proxy.relay.rewriter.shortener.compressor
+        compressor.compress({"messages": agent.messages}, session="compiles what the late one needs")
+        encoder.go.clear()
+        assert agent.step(client).status_code == 200
+        assert place.provider.account().bodies == agent.sent
+        assert len(place.proxy.relay.rewriter.shortener.lineages) == 1
+        encoder.go.set()
+        assert _soon(lambda: not len(place.proxy.relay.rewriter.shortener.lineages))
+
+
+class Direct:
+    """Calls an encoder without a limit of time."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+
+    def encode(self, texts):
+        from gemjax.history.result import EncoderUsage
+
+        return self.encoder.encode(texts), EncoderUsage()
+
+
 def test_an_encoder_that_hangs_later_leaves_out_what_was_left_out():
     encoder = Hanging()
     encoder.go.set()

@@ -23,7 +23,7 @@ from gemjax.history.reading import NO_CONTENT, goal_of
 from gemjax.history.signals import BlockSignals, signals
 from gemjax.history.vectors import bucket
 from gemjax.history.view import named_by
-from gemjax.kernels.spans import growing_basis
+from gemjax.kernels.linalg import growing_basis
 
 MIN_BLOCKS = GEMConfig.min_blocks
 UNRANKED = 1 << 30

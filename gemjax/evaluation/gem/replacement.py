@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from gemjax.evaluation.gem.batches import batches
+from gemjax.evaluation.gem.checkpoints import UNRANKED
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import CAPACITY, TAU, completions, measures, ranks_for
 from gemjax.evaluation.gem.table import (
@@ -26,7 +27,7 @@ from gemjax.evaluation.gem.table import (
     paired_rows,
     trajectory_means,
 )
-from gemjax.kernels.retention import action_alignment
+from gemjax.kernels.retention import action_alignment, block_low_energy
 from gemjax.kernels.spectrum import centered_spectrum
 from gemjax.wording import counted
 
@@ -63,13 +64,15 @@ def swaps(x: Any, n: Any, action: Any, core: Any, chars: Any) -> dict[str, Array
         control = jnp.argmin(jnp.where(low, jnp.sum(units**2, axis=0), jnp.inf))
         outside = valid & ~core & aligned.defined
         incoming = jnp.argmin(jnp.where(outside, score, jnp.inf))
+        blocks = jnp.stack([target, control, incoming])
         inside = core | (rows == incoming)
         return {
             "targeted": inside & (rows != target),
             "matched": inside & (rows != control),
             "defined": jnp.any(open_) & jnp.any(low) & jnp.any(outside),
-            "blocks": jnp.stack([target, control, incoming]),
-            "alignment": score[jnp.stack([target, control, incoming])],
+            "blocks": blocks,
+            "alignment": score[blocks],
+            "low_energy": block_low_energy(x, spectrum, valid=valid).value[blocks],
             "gap": units[:, control],
             "cosine": x[target] @ x[control],
         }
@@ -80,17 +83,18 @@ def swaps(x: Any, n: Any, action: Any, core: Any, chars: Any) -> dict[str, Array
 
 def table_2(study: Study) -> list[Table]:
     """Targeted replacement against the matched control (Table 2, C.3)."""
-    most = max(int(np.maximum(CAPACITY, (p < 1 << 30).sum(axis=1)).max()) for p in study.paper)
+    most = max(int(np.maximum(CAPACITY, (p < UNRANKED).sum(axis=1)).max()) for p in study.paper)
     size = len(study.groups)
     conditions = ("base", "targeted", "matched")
     values = {c: {m: np.full(size, np.nan) for m in EFFECTS} for c in conditions}
     extra = {
         "gap": np.full((size, 3), np.nan),
         "alignment": np.full((size, 3), np.nan),
+        "low_energy": np.full((size, 3), np.nan),
         "cosine": np.full(size, np.nan),
     }
     blocks = np.full((size, 3), -1)
-    protected = [p < 1 << 30 for p in study.paper]
+    protected = [p < UNRANKED for p in study.paper]
     capacity = [np.maximum(CAPACITY, p.sum(axis=1)).astype(np.int32) for p in protected]
     for batch in batches(study.trajectories):
         rank = min(ranks_for(most), batch.x.shape[1])
@@ -138,6 +142,10 @@ def table_2(study: Study) -> list[Table]:
         Row("alignment, targeted", (by_trajectory(extra["alignment"][:, 0], groups),) * 2),
         Row("alignment, matched", (by_trajectory(extra["alignment"][:, 1], groups),) * 2),
         Row("alignment, incoming", (by_trajectory(extra["alignment"][:, 2], groups),) * 2),
+        *(
+            Row(f"low-energy share, {which}", (by_trajectory(extra["low_energy"][:, i], groups),) * 2)
+            for i, which in enumerate(("targeted", "matched", "incoming"))
+        ),
     ]
     pairs = {
         f"{m}: targeted - matched": trajectory_means(changes["targeted"][m] - changes["matched"][m], groups)
@@ -164,7 +172,8 @@ def table_2(study: Study) -> list[Table]:
         Table(
             "2-match",
             "How well the matched block matches",
-            "Matched minus targeted block, in standard deviations over the retained blocks; alignment is A_i (C.4).",
+            "Matched minus targeted block, in standard deviations over the retained blocks; alignment is A_i (C.4), "
+            "the low-energy share L_i (C.3).",
             "trait",
             ("mean", "mean size"),
             tuple(match),

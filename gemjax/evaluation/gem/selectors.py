@@ -17,9 +17,16 @@ from jaxtyping import Array
 from gemjax.evaluation.gem.batches import Batch, batches
 from gemjax.evaluation.gem.checkpoints import UNRANKED, Checkpoints
 from gemjax.history.config import GEMConfig
+from gemjax.kernels.gram import gram_captured_energy, gram_centroid_similarity, span_energies
 from gemjax.kernels.linalg import EXACT, independence_tolerance
-from gemjax.kernels.selection import most_recent, most_similar, random_blocks, residual_completion
-from gemjax.kernels.spans import SpanEnergies, span_energies
+from gemjax.kernels.retention import Ratio, nearest_retained, projection_ratio
+from gemjax.kernels.selection import (
+    largest_residual,
+    most_recent,
+    most_similar,
+    random_blocks,
+    residual_completion,
+)
 
 SELECTORS = {
     "geometry": "geometry only",
@@ -46,7 +53,7 @@ def ranks_for(most: int) -> int:
 
 
 @partial(jax.jit, static_argnames="max_rank")
-def completions(x: Any, n: Any, protected: Any, capacity: Any, target: Any, *, max_rank: int) -> Array:
+def completions(x: Any, n: Any, protected: Any, capacity: Any, target: Any | None, *, max_rank: int) -> Array:
     """Protected sets completed by residual, `bool[B, P, C, N]`.
 
     Args:
@@ -54,21 +61,15 @@ def completions(x: Any, n: Any, protected: Any, capacity: Any, target: Any, *, m
         n: `[B, C]` blocks of each history.
         protected: `[B, P, C, N]`.
         capacity: `[B, P, C]`, most blocks.
-        target: `[P]`, the coverage at which to stop. Above 1 the count is exact: when no independent candidate is
-            left, the rest is filled up by residual, then by the lower index, as `geometry_only` does.
+        target: `[P]`, the coverage at which to stop; None: never, the count is exactly `capacity`.
     """
-    noise = independence_tolerance(x.dtype, x.shape[2])
     rows = jnp.arange(x.shape[1])
 
-    def one(x: Array, n: Array, protected: Array, capacity: Array, target: Array) -> Array:
+    def one(x: Array, n: Array, protected: Array, capacity: Array, target: Array | None) -> Array:
         valid = rows < n
-        done = residual_completion(x, protected, valid, valid, capacity, target, max_rank=max_rank)
-        residual = jnp.where(done.residual > noise, done.residual, 0)
-        missing = jnp.where(target > 1, capacity - jnp.sum(done.selected), 0)
-        # `most_similar` in one dimension orders rows by their only entry.
-        return done.selected | most_similar(
-            residual[:, None], jnp.ones(1, x.dtype), valid & ~done.selected, valid, missing
-        )
+        if target is None:
+            return largest_residual(x, protected, valid, valid, capacity, max_rank=max_rank)
+        return residual_completion(x, protected, valid, valid, capacity, target, max_rank=max_rank).selected
 
     over_checkpoints = jax.vmap(one, in_axes=(None, 0, 0, 0, None))
     over_sets = jax.vmap(over_checkpoints, in_axes=(None, None, 0, 0, 0))
@@ -87,13 +88,14 @@ def simple_selections(x: Any, n: Any, protected: Any, latest: Any, goal: Any, se
     def one(x: Array, n: Array, protected: Array, latest: Array, goal: Array, seed: Array, count: Array) -> Array:
         valid = rows < n
         key = jax.random.key(seed)
+        nothing = jnp.zeros_like(valid)
         return jnp.stack(
             [
-                random_blocks(key, jnp.zeros_like(valid), valid, valid, count),
-                random_blocks(key, protected & valid, valid, valid, count),
-                most_recent(valid, valid, count),
-                most_similar(x, goal, valid, valid, count),
-                most_similar(x, latest, valid, valid, count),
+                random_blocks(x, nothing, valid, valid, count, key=key),
+                random_blocks(x, protected, valid, valid, count, key=key),
+                most_recent(x, nothing, valid, valid, count),
+                most_similar(x, nothing, valid, valid, count, query=goal),
+                most_similar(x, nothing, valid, valid, count, query=latest),
             ]
         )
 
@@ -125,49 +127,36 @@ def measures(
     inners = lax.map(lambda pair: jnp.matmul(pair[0], pair[1].T, precision=EXACT), (targets.reshape(len(x), -1, d), x))
     inners = inners.reshape(*targets.shape[:3], x.shape[1])
 
-    def retained(selected: Array, gram: Array, valid: Array, inner: Array, nearest: Array, whole: Array) -> Any:
+    def retained(selected: Array, gram: Array, valid: Array, inner: Array, acts: Array, whole: Array) -> Any:
         kept = selected & valid
         if max_rank:
             spans = span_energies(gram, inner, kept, tol, max_rank=max_rank)
+            energy, projections = gram_captured_energy(gram, spans, valid), jnp.minimum(spans.targets, 1)
         else:
-            spans = SpanEnergies(jnp.diagonal(gram) * jnp.nan, inner[:, 0] * jnp.nan, jnp.int32(0))
-        energy = jnp.where(valid, jnp.diagonal(gram), 0)
-        total = jnp.sum(energy)
-        coverage = jnp.where(total > 0, jnp.sum(jnp.where(valid, spans.rows, 0)) / jnp.where(total > 0, total, 1), 1)
-        weight, all_weight = kept.astype(gram.dtype), valid.astype(gram.dtype)
-        towards = jnp.matmul(jnp.stack([weight, all_weight]), gram, precision=EXACT)
-        between, of_kept, of_all = towards[1] @ weight, towards[0] @ weight, towards[1] @ all_weight
-        m, everything = jnp.maximum(jnp.sum(weight), 1), jnp.maximum(jnp.sum(all_weight), 1)
-        has_mean = (of_kept > (tol * m) ** 2) & (of_all > (tol * everything) ** 2)
-        similarity = between / jnp.sqrt(jnp.where(has_mean, of_kept * of_all, 1))
-        p = jnp.minimum(spans.targets, 1)
-        has_action = whole[0] > tol**2
-        neighbours = jnp.minimum(jnp.sum(valid), 3)
+            energy, projections = jnp.full((), jnp.nan, gram.dtype), inner[:, 0] * jnp.nan
         return {
-            "C": jnp.where(has_mean, jnp.clip(similarity, -1, 1), jnp.nan),
-            "E": jnp.clip(coverage, 0, 1),
-            "P_a": p[0],
-            "R_a": jnp.where(has_action, jnp.clip(p[0] / jnp.where(has_action, whole[0], 1), 0, 1), jnp.nan),
-            "T3": jnp.sum(nearest & kept) / neighbours,
-            "P_goal": p[1],
-            "P_final": p[2],
+            "C": _or_nan(gram_centroid_similarity(gram, kept, valid, dim=d)),
+            "E": energy,
+            "P_a": projections[0],
+            "R_a": _or_nan(projection_ratio(projections[0], whole[0], d)),
+            "T3": _or_nan(nearest_retained(inner[0], kept, valid, acts, k=3)),
+            "P_goal": projections[1],
+            "P_final": projections[2],
             "count": jnp.sum(kept),
         }
 
     def one(x: Array, gram: Array, n: Array, inner: Array, whole: Array, action: Array, selected: Array) -> Any:
-        valid = rows < n
-        score = jnp.where(valid, inner[0], -jnp.inf)
-        _, top = lax.top_k(score, min(3, score.shape[0]))
-        nearest = jnp.zeros_like(valid).at[top].set(True) & valid
-        out = jax.vmap(retained, in_axes=(0, None, None, None, None, None))(
-            selected, gram, valid, inner, nearest, whole
-        )
         acts = jnp.sum(action**2) > tol**2
-        return {**out, "T3": jnp.where(acts, out["T3"], jnp.nan)}
+        over_selections = jax.vmap(retained, in_axes=(0, None, None, None, None, None))
+        return over_selections(selected, gram, rows < n, inner, acts, whole)
 
     over_checkpoints = jax.vmap(one, in_axes=(None, None, 0, 0, 0, 0, 1), out_axes=1)
     out: dict[str, Array] = jax.vmap(over_checkpoints)(x, grams, n, inners, whole, action, selected)
     return out
+
+
+def _or_nan(ratio: Ratio) -> Array:
+    return jnp.where(ratio.defined, ratio.value, jnp.nan)
 
 
 def protected_sets(trajectories: Sequence[Checkpoints], rules: Sequence[Any]) -> list[np.ndarray]:
@@ -218,7 +207,8 @@ def selections(
     return out
 
 
-_Variants = Mapping[str, tuple[list[np.ndarray], int, float, Sequence[np.ndarray] | None]]
+# By name: places, K, tau and exact counts. Of the last two one is None, the same one for all variants of a run.
+_Variants = Mapping[str, tuple[list[np.ndarray], int, float | None, Sequence[np.ndarray] | None]]
 _Simple = tuple[list[np.ndarray], Sequence[np.ndarray]] | None
 
 
@@ -227,14 +217,14 @@ def _at_counts(
 ) -> tuple[_Variants, _Simple]:
     nothing = [np.full(p.shape, UNRANKED) for p in paper]
     sets = {"geometry": nothing, "paper": paper, "default": default}
-    return {n: (p, 0, 2.0, counts) for n, p in sets.items()}, (paper, counts)
+    return {n: (p, 0, None, counts) for n, p in sets.items()}, (paper, counts)
 
 
 def exact(
     trajectories: Sequence[Checkpoints], counts: Sequence[np.ndarray], variants: Mapping[str, list[np.ndarray]]
 ) -> dict[str, Values]:
     """Protected sets, each cut or completed to exactly `counts` blocks as in `matched`."""
-    return _run(trajectories, {name: (places, 0, 2.0, counts) for name, places in variants.items()}, None)
+    return _run(trajectories, {name: (places, 0, None, counts) for name, places in variants.items()}, None)
 
 
 def _names(variants: _Variants, simple: _Simple) -> list[str]:
@@ -257,7 +247,8 @@ def _chosen(
         simple_counts = [np.asarray(c, np.int32) for c in simple[1]]
     most = max((int(w.max()) for c in capacities for w in c if len(w)), default=1)
     rank = ranks_for(most)
-    target = np.array([tau for _, _, tau, _ in variants.values()], np.float32)
+    stops = [tau for _, _, tau, _ in variants.values() if tau is not None]
+    target = np.array(stops, np.float32) if stops else None
     for batch in batches(trajectories):
         seeded = np.stack([batch.masks(m) for m in masks], axis=1)
         capacity = np.stack([batch.spread(c) for c in capacities], axis=1)

@@ -88,6 +88,11 @@ class Compressed:
         self.broken = []
         self.protected_kept = 1.0
 
+    @property
+    def compressor(self) -> HistoryCompressor:
+        """The compressor of the present trajectory, whose conversation is the default session."""
+        return self._gem
+
     def forward(self, moment: Moment) -> list[dict[str, Any]]:
         turn = moment.turn
         result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format)

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
 from gemjax.history.blocks import Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy
+from gemjax.history.vectors import bucket
 
 ActionView = Literal["action", "turn"]
 
@@ -225,13 +226,13 @@ class _Run:
         for turn in turns:
             valid = not original.parse(turn.request, self.trajectory.format).problems
             bad += not valid
-            nearest = self._nearest(turn)
-            needs = self._needs.needs(turn) if nearest is not None else None
-            checkpoints += nearest is not None
+            action = self._action(turn)
+            needs = self._needs.needs(turn) if action is not None else None
+            checkpoints += action is not None
             reference = Reference(frozenset(range(len(turn.blocks))), False)
             for track in self.tracks:
                 moment = self._moment(turn, reference, track.meter)
-                self._step(track, moment, valid, nearest, needs)
+                self._step(track, moment, valid, action, needs)
                 if track.method is self.reference:
                     reference = self.reference.reference(moment)
             if tick is not None:
@@ -253,7 +254,7 @@ class _Run:
         return Moment(self.trajectory, turn, reference, self._frame.chars_of, vectors, meter.encode)
 
     def _step(
-        self, track: _Track, moment: Moment, valid: bool, nearest: list[int] | None, needs: CallNeeds | None
+        self, track: _Track, moment: Moment, valid: bool, action: np.ndarray | None, needs: CallNeeds | None
     ) -> None:
         turn = moment.turn
         start = time.perf_counter()
@@ -268,9 +269,9 @@ class _Run:
         if needs is not None:
             track.met.append(self._met(track, turn, sent, here, needs))
         track.lookups.account(turn.index, account.chars, needs, list(track.met[-1].missing) if needs else [])
-        if nearest is not None:
-            kept = [all(id(turn.messages[m]) in here for m in turn.blocks[b].messages) for b in nearest]
-            track.retained.append(float(np.mean(kept)))
+        if action is not None:
+            kept = [all(id(turn.messages[m]) in here for m in block.messages) for block in turn.blocks]
+            track.retained.append(_retained(self._rows, action, kept))
         if isinstance(track.method, Compressed):
             self._check(track, track.method, turn, valid)
 
@@ -319,10 +320,30 @@ class _Run:
         assert turn.next is not None
         return turn.next.action_text if self.replay.action_view == "action" else turn.next.selection_text
 
-    def _nearest(self, turn: Turn) -> list[int] | None:
-        """N_3(a): the blocks of the full history nearest to the next action (3.2); None if this is no checkpoint."""
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """`_vectors` padded, so that few lengths are compiled."""
+        blocks = self._vectors
+        return np.pad(blocks, ((0, bucket(len(blocks)) - len(blocks)), (0, 0)))
+
+    def _action(self, turn: Turn) -> np.ndarray | None:
+        """The vector of the next action; None if this is no checkpoint (3.2)."""
         if turn.next is None or len(turn.blocks) < MIN_BLOCKS:
             return None
-        action = np.asarray(self.replay.encoder.encode([self._action_text(turn)]))[0]
-        similarity = self._vectors[: len(turn.blocks)] @ action
-        return [int(b) for b in np.argsort(-similarity, kind="stable")[:_TOP]]
+        action: np.ndarray = np.asarray(self.replay.encoder.encode([self._action_text(turn)]))[0]
+        return action
+
+
+def _retained(rows: np.ndarray, action: np.ndarray, kept: list[bool]) -> float:
+    """T_3 (Eq. 4) of the blocks that were kept of the first `len(kept)`; 0 for an action without a direction."""
+    valid = np.arange(len(rows)) < len(kept)
+    return float(_topk_retention()(rows, action, np.pad(kept, (0, len(rows) - len(kept))), valid, k=_TOP).value)
+
+
+@lru_cache(maxsize=1)
+def _topk_retention() -> Any:
+    import jax
+
+    from gemjax.kernels.retention import topk_retention
+
+    return jax.jit(topk_retention, static_argnames="k")

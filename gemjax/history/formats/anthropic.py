@@ -45,6 +45,8 @@ class AnthropicFormat:
             # Newer models take instructions and tools in the middle of a history: conversation, never part of a block.
             problems: list[Problem] = []
             text = content_text(message.get("content"), _TEXT, problems)
+            if not text.strip() and not problems and not message.get("output_config"):
+                problems.append(_empty_text())
             return View("system", text, problems=tuple(problems))
         if role not in ("user", "assistant"):
             return View("other", problems=(problem("role", f"unknown role {role!r}", "use user or assistant"),))
@@ -151,6 +153,13 @@ class AnthropicFormat:
             problems=tuple(problems),
         )
 
+    def frame_problems(self, request: dict[str, Any]) -> list[Problem]:
+        system = request.get("system")
+        for part in system if isinstance(system, list | tuple) else ():
+            if isinstance(part, dict) and isinstance(text := part.get("text"), str) and not text.strip():
+                return [problem("empty-content", "a text of system must hold more than white space", "leave it out")]
+        return []
+
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
         problems: list[Problem] = []
@@ -237,6 +246,12 @@ def _known(part: dict[str, Any], types: frozenset[str], problems: list[Problem])
     name = part.get("type")
     if isinstance(name, str) and name in types:
         return True
+    if not isinstance(name, str):
+        came = "none" if name is None else kind(name)
+        problems.append(
+            problem("content-type", f"the type of a content part must be a string, got {came}", "fix content")
+        )
+        return False
     problems.append(warning("part-type", f"a content part of type {name!r} is not known", "see docs/validity.md"))
     return False
 

@@ -88,6 +88,10 @@ class Format(Protocol):
         """Read one message; what is wrong with it goes into `View.problems` (index -1). Never raises."""
         ...
 
+    def frame_problems(self, request: dict[str, Any]) -> list[Problem]:
+        """What is wrong with the request beside its messages, as far as it concerns text."""
+        ...
+
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         """Pair calls and results from message `start` on, which must not lie inside an exchange.
 

@@ -134,6 +134,9 @@ class ChatFormat:
             )
         return name, argument_text(arguments)
 
+    def frame_problems(self, request: dict[str, Any]) -> list[Problem]:
+        return []
+
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         found: list[Exchange] = []
         problems: list[Problem] = []

@@ -172,6 +172,9 @@ class ResponsesFormat:
             problems=tuple(problems),
         )
 
+    def frame_problems(self, request: dict[str, Any]) -> list[Problem]:
+        return []
+
     def exchanges(self, views: Sequence[View], start: int = 0) -> tuple[list[Exchange], list[Problem]]:
         pairing = Pairing(views, start)
         return pairing.exchanges, pairing.problems

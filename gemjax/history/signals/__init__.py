@@ -114,6 +114,7 @@ def _paired(content: BlockContent) -> list[tuple[ToolCall, ToolResult | None]]:
 
 _NOTHING = re.compile(r"\bno (?:content|output|results?|match(?:es)?|files|data|hits)\b", re.I)
 _SAYS_LITTLE = 200
+_LETTER = re.compile(r"\w")
 
 
 def _is_empty(text: str) -> bool:
@@ -121,6 +122,6 @@ def _is_empty(text: str) -> bool:
     start = text[: 4 * _SAYS_LITTLE].strip().removeprefix("OBSERVATION:")
     if start.startswith("<returncode>1</returncode>\n<output>\n</output>") or start == "null":
         return True
-    if re.search(r"\w", start) is None:
+    if _LETTER.search(start) is None:
         return len(text) < 4 * _SAYS_LITTLE
     return len(start) <= _SAYS_LITTLE and _NOTHING.search(start) is not None

@@ -100,6 +100,11 @@ def _opening(text: str) -> str | None:
 
 def _first(patterns: tuple[Pattern, ...], text: str, work: Work) -> str | None:
     for needles, regex, reason in patterns:
+        for needle in needles:
+            if needle in text:
+                break
+        else:
+            continue
         for match in _matches(needles, regex, text, work):
             if any(word in match[0] for word in known.BENIGN):
                 continue

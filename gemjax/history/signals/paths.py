@@ -38,7 +38,7 @@ _EDGES = " \t\r\n\"'`,;"
 
 def is_url(text: str) -> bool:
     """Whether the text starts with a scheme and `://`. `file://` counts: see `normalise`, which makes a path of it."""
-    return _URL.match(text) is not None
+    return "://" in text and _URL.match(text) is not None
 
 
 def normalise(raw: str, cwd: str = "") -> str:
@@ -60,13 +60,14 @@ def normalise(raw: str, cwd: str = "") -> str:
         text = text[7:]
     elif is_url(text):
         return ""
-    text = _POSITION.sub("", text)
-    if _DRIVE.match(text):
-        text = text.replace("\\", "/")
-    from_home = _HOME.match(text)
+    if ":" in text:
+        text = _POSITION.sub("", text)
+        if _DRIVE.match(text):
+            text = text.replace("\\", "/")
+    from_home = _HOME.match(text) if text[:1] in ("~", "$") else None
     if from_home:
         text = text[from_home.end() :].lstrip("/")
-    elif cwd and not text.startswith("/") and not _DRIVE.match(text):
+    elif cwd and text[:1] != "/" and not _DRIVE.match(text):
         text = f"{cwd}/{text}"
     absolute = text.startswith("/")
     parts: list[str] = []
@@ -97,12 +98,13 @@ def looks_like_path(word: str) -> bool:
         return word.startswith("file://")
     if word.startswith("-"):
         return False
-    word = _POSITION.sub("", word)
-    if _DRIVE.match(word):
-        return True
+    if ":" in word:
+        word = _POSITION.sub("", word)
+        if _DRIVE.match(word):
+            return True
     if _NOT_IN_PATH.search(word) or word.isdigit():
         return False
-    if any(c.isspace() for c in word):
+    if word.split(None, 1) != [word]:
         return False
     if "/" in word:
         if _MEDIA_TYPE.match(word) or word.startswith(("//", "s/", "y/", "origin/", "refs/")):

@@ -91,6 +91,8 @@ def test_swaps_are_their_twin(collected):
     allowed = (score[kept] <= np.median(score[kept])) & (kept != target)
     control = kept[np.argmin(np.where(allowed, np.sum(units**2, axis=0), np.inf))]
     np.testing.assert_array_equal(np.asarray(got["blocks"])[0], [target, control, incoming])
+    share = np.sum(blocks**2, axis=1) / np.sum(((rows - rows.mean(0)) @ v.T) ** 2, axis=1)
+    np.testing.assert_allclose(np.asarray(got["low_energy"])[0], share[[target, control, incoming]], atol=1e-4)
     targeted = set(np.flatnonzero(np.asarray(got["targeted"])[0]))
     assert targeted == (set(kept) | {incoming}) - {target}
     assert np.asarray(got["matched"])[0].sum() == len(kept)

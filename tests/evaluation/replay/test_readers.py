@@ -256,7 +256,15 @@ def test_long_sessions_have_the_blocks_of_their_index(recorded: Path) -> None:
         # One session and one run end with a call that waits for its result, which the index counts.
         open_end = name in ("cc-cli-session-end-hooks.jsonl", "cc-gitsync-simplify-goal.jsonl")
         open_end |= name == "codex-gitsync-readme-media.jsonl"
-        assert sum(len(t.parsed.blocks) for t in found) == rows[name] - open_end, name
+        assert sum(map(answered_turns, found)) == rows[name] - open_end, name
+
+
+def answered_turns(t: Trajectory) -> int:
+    """Turns with all of their results, those that must stay and those that go with another's reasoning included."""
+    views = [record.view for record in t.parsed.records]
+    complete = [e for e in t.wire.exchanges(views)[0] if e.complete]
+    again = [views[a].role == "result" and views[b].model for e in complete for a, b in itertools.pairwise(e.members)]
+    return len(complete) + sum(again)
 
 
 @pytest.mark.data

@@ -154,6 +154,10 @@ def _messages(rows: list[Row]) -> tuple[list[dict[str, Any]], list[float | None]
         time = seconds(row.get("timestamp"))
         content = row["message"]["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+        # The program records white space between streamed parts and does not send it: the API would refuse it.
+        parts = [p for p in parts if p.get("type") != "text" or str(p.get("text")).strip()]
+        if not parts:
+            continue
         if row["type"] == "assistant":
             identity = row["message"].get("id")
             entry = turns.get(identity) if isinstance(identity, str) else None
@@ -167,7 +171,7 @@ def _messages(rows: list[Row]) -> tuple[list[dict[str, Any]], list[float | None]
             continue
         results = [p for p in parts if p.get("type") == "tool_result"]
         if not results:
-            entries.append(_Entry({"role": "user", "content": content}, time))
+            entries.append(_Entry({"role": "user", "content": content if isinstance(content, str) else parts}, time))
             continue
         pending += [(part, time) for part in results]
         rest = [p for p in parts if p.get("type") != "tool_result"]

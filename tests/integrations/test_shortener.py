@@ -1,0 +1,133 @@
+"""The shared core: conversations by history, retries, branches, fallback."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemjax.history import HistoryCompressor
+from gemjax.integrations.lineage import Lineages, chain_of, common_prefix
+from gemjax.integrations.shortener import Shortener
+from gemjax.integrations.store import ConversationStore
+from tests.conftest import HashingEncoder
+from tests.serve.agents import RawAgent, history
+
+MESSAGES = st.lists(st.sampled_from(["a", "b", "c"]), max_size=12)
+
+
+@given(MESSAGES, MESSAGES)
+def test_chains_share_what_their_messages_share(a, b):
+    shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    assert common_prefix(chain_of(a), chain_of(b)) == shared
+
+
+def test_cache_marks_are_no_difference():
+    agent = history("anthropic", 4)
+    marked = json.loads(agent.body())["messages"]
+    assert marked != agent.messages and chain_of(marked) == chain_of(agent.messages)
+    nested = copy.deepcopy(agent.messages)
+    nested[2]["content"][0]["content"] = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]
+    plain = copy.deepcopy(nested)
+    del plain[2]["content"][0]["content"][0]["cache_control"]
+    assert chain_of(nested) == chain_of(plain) != chain_of(agent.messages)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(1, 3))
+def test_agents_that_differ_are_never_one_conversation(steps, limit):
+    """Agents that share a beginning and grow in any order: a name never serves two of them after they part."""
+    lineages = Lineages(limit=8 * limit)
+    grown = {i: ["task", f"first of {i}"] for i in range(4)}
+    names: dict[int, str] = {}
+    for agent, more in steps:
+        grown[agent] += [f"{agent}-{len(grown[agent]) + k}" for k in range(more)]
+        chain = chain_of(grown[agent])
+        conversation = lineages.find("s", chain)
+        conversation.chain = chain
+        names[agent] = conversation.name
+        others = [lineages._known[n].chain for a, n in names.items() if a != agent and n in lineages._known]
+        assert all(common_prefix(chain, other) <= 1 for other in others)
+
+
+def test_scopes_keep_apart_and_old_ones_are_forgotten():
+    lineages = Lineages(limit=2)
+    chain = chain_of(["a"])
+    first = lineages.find("one", chain)
+    first.chain = chain
+    assert lineages.find("two", chain) is not first and lineages.find("one", chain) is first
+    lineages.find("three", chain)
+    lineages.find("four", chain)
+    assert len(lineages) == 2 and lineages.peek("one", chain) is None
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])
+def test_messages_that_stay_are_the_very_objects_and_the_request_is_untouched(api):
+    shortener = Shortener(HistoryCompressor(HashingEncoder()))
+    request = json.loads(history(api, 40).body())
+    before = copy.deepcopy(request)
+    outcome = shortener.shorten(request, format=api)
+    key = {"responses": "input"}.get(api, "messages")
+    assert request == before and len(outcome.request[key]) < len(request[key])
+    assert all(m is request[key][i] for m, i in zip(outcome.request[key], outcome.sources, strict=True))
+    again = shortener.shorten(copy.deepcopy(request), format=api)
+    assert again.status == "repeated" and again.request == outcome.request
+
+
+def test_a_branch_starts_from_what_its_parent_sent():
+    shortener = Shortener(HistoryCompressor(HashingEncoder()))
+    agent = history("chat", 40)
+    parent = shortener.shorten({"messages": agent.messages}, format="chat")
+    branch = [*agent.messages[:-8], {"role": "user", "content": "Try another way."}]
+    child = shortener.shorten({"messages": branch}, format="chat")
+    assert child.session != parent.session
+    gone = set(range(len(branch))) - set(child.sources)
+    # Blocks that newer ones stood for come back with them; nothing else is chosen anew.
+    assert gone and gone < set(range(len(agent.messages))) - set(parent.sources)
+
+
+def test_the_last_message_may_be_edited():
+    shortener = Shortener(HistoryCompressor(HashingEncoder()))
+    agent = history("chat", 40)
+    first = shortener.shorten({"messages": [*agent.messages, {"role": "user", "content": "a"}]}, format="chat")
+    second = shortener.shorten({"messages": [*agent.messages, {"role": "user", "content": "b"}]}, format="chat")
+    assert first.session == second.session and first.sources == second.sources
+
+
+def test_one_object_sent_twice(gem):
+    agent = history("chat", 40)
+    note = {"role": "user", "content": "Go on."}
+    messages = [m for i, m in enumerate(agent.messages) for m in ([m, note] if i % 8 == 0 else [m])]
+    outcome = Shortener(gem).shorten({"messages": messages}, format="chat")
+    assert [messages[i] for i in outcome.sources] == outcome.request["messages"]
+    assert sum(m is note for m in outcome.request["messages"]) == sum(m is note for m in messages)
+
+
+def test_histories_that_cannot_be_read_go_out_whole(gem):
+    shortener = Shortener(gem)
+    agent = RawAgent("chat")
+    for request in ({}, {"messages": []}, {"messages": "x"}, {"messages": [object()]}, {"messages": None}, None, 3, []):
+        outcome = shortener.shorten(request, format="chat")
+        assert outcome.request is request and outcome.status == "skipped"
+    objects = [object()]
+    assert shortener.kept(objects, lambda: 1 / 0, format="chat") is objects
+    assert shortener.kept(objects, lambda: agent.messages * 2, format="chat") is objects
+    assert not len(shortener.lineages)
+
+
+def test_a_damaged_store_is_passed_over(tmp_path, gem):
+    store = ConversationStore(tmp_path)
+    first = Shortener(gem, store=store).shorten({"messages": history("chat", 40).messages}, format="chat")
+    (path,) = tmp_path.iterdir()
+    whole = json.loads(path.read_text())
+    for name, damage in {
+        "cut": path.read_text()[:-5],
+        "list": "[]",
+        "version": json.dumps({**whole, "version": 9}),
+        "indices": json.dumps({**whole, "name": "indices", "dropped": [10**6]}),
+        "state": json.dumps({**whole, "name": "state", "state": {"version": 1}}),
+    }.items():
+        (tmp_path / f"{name}.json").write_text(damage)
+    again = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
+    assert [c for c in again.lineages._known] == [first.session]
