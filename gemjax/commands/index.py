@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="BANK", required=True, help="directory of the bank")
     parser.add_argument("--append", action="store_true", help="add to an existing bank instead of replacing it")
-    parser.add_argument("--preset", choices=("paper", "tuned"), default="paper", help="settings of a new bank")
+    parser.add_argument(
+        "--preset", choices=("paper", "tuned", "hybrid"), default="paper", help="settings of a new bank"
+    )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="storage of a new bank")
     parser.add_argument("--json", action="store_true", help="print one object")
     add_encoder_options(parser)

@@ -12,7 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="text to search for")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="how many (default 10)")
     parser.add_argument("--alpha", type=float, metavar="X", help="weight of the cosine, 0 to 1 (default: the bank's)")
-    parser.add_argument("--metric", choices=("fused", "cosine", "riemannian"), default="fused", help="what ranks")
+    parser.add_argument(
+        "--metric", choices=("fused", "cosine", "riemannian", "hybrid"), help="what ranks (default: as the bank)"
+    )
     parser.add_argument("--min-score", type=float, metavar="X", help="drop hits below this score")
     parser.add_argument("--where", metavar="JSON", help='only memories whose metadata has these values: {"k": "v"}')
     parser.add_argument("--explain", action="store_true", help="say where each score comes from")
@@ -35,7 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.query, arguments.k, where, arguments.min_score, alpha=arguments.alpha, metric=arguments.metric
     )
     if arguments.json:
-        print_json({"query": arguments.query, "metric": arguments.metric, "hits": [hit.to_dict() for hit in hits]})
+        print_json(
+            {
+                "query": arguments.query,
+                "metric": arguments.metric or bank.config.ranking,
+                "hits": [hit.to_dict() for hit in hits],
+            }
+        )
         return 0
     if not hits:
         print("nothing found")

@@ -170,7 +170,8 @@ def encode(
             progress(f"encoding {conversation.id}: {counted(len(conversation.texts), 'turn')}")
         questions = [question.text for question in conversation.questions]
         texts = list(conversation.texts)
-        out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions)))
+        sessions = tuple(str(_normal(id)[0]) for id in conversation.turn_ids)
+        out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions), sessions))
     return out
 
 

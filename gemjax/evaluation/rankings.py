@@ -19,6 +19,8 @@ class Corpus:
     questions: list[str]
     memories: Float[np.ndarray, "n d"]
     queries: Float[np.ndarray, "q d"]
+    sessions: tuple[str, ...] = ()
+    """The session of each text; empty where there are none."""
 
 
 Ranking = Int[np.ndarray, "q k"]
@@ -30,13 +32,14 @@ def by_score(scores: Float[np.ndarray, "q n"], k: int) -> Ranking:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-def bank_method(config: MemoryConfig, metric: str = "fused") -> Method:
+def bank_method(config: MemoryConfig, metric: str | None = None) -> Method:
     """A MemoryBank with these settings: what a user gets."""
 
     def rank(corpus: Corpus, k: int) -> Ranking:
         bank = MemoryBank(config=config)
-        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories)
-        hits = bank.search_batch(corpus.queries, k, metric=metric)
+        sessions = list(corpus.sessions) or None
+        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories, sessions=sessions)
+        hits = bank.search_batch(corpus.questions, k, metric=metric, vectors=corpus.queries, fold=False)
         return np.array([[hit.id for hit in row] for row in hits])
 
     return rank
@@ -71,6 +74,15 @@ def _bm25(corpus: Corpus, k: int) -> Ranking:
     return by_score(np.array([index.get_scores(question) for question in words]), k)
 
 
+def _rrf(corpus: Corpus, k: int) -> Ranking:
+    """Reciprocal-rank fusion (Cormack et al. 2009, constant 60) of cosine and BM25."""
+    n = len(corpus.texts)
+    total = np.zeros((len(corpus.questions), n))
+    for ranking in (by_score(corpus.queries @ corpus.memories.T, n), _bm25(corpus, n)):
+        np.put_along_axis(total, ranking, np.take_along_axis(total, ranking, 1) + 1 / (60 + np.arange(1, n + 1)), 1)
+    return by_score(total, k)
+
+
 def _simple(**settings: Any) -> Method:
     return bank_method(MemoryConfig(**settings))
 
@@ -83,6 +95,11 @@ METHODS: dict[str, tuple[str, Method]] = {
     "fused": ("the paper, alpha = 0.5", _simple(alpha=0.5)),
     "fused_0.9": ("the paper, alpha = 0.9", _simple(alpha=0.9)),
     "tuned": ("MemoryConfig.tuned(), fitted to other conversations of LoCoMo", bank_method(MemoryConfig.tuned())),
+    "hybrid": (
+        "MemoryConfig.hybrid(): meaning, words, neighbours, sessions",
+        bank_method(MemoryConfig.hybrid()),
+    ),
+    "rrf": ("reciprocal-rank fusion of cosine and BM25", _rrf),
     "distance": ("minus squared Mahalanobis distance, alpha = 0", _simple(form="distance", alpha=0.0)),
     "metric_cosine": ("cosine in the metric, alpha = 0", _simple(form="cosine", alpha=0.0)),
     "csls": ("cosine with local scaling", _csls),

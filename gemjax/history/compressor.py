@@ -17,6 +17,7 @@ from gemjax.history.config import GEMConfig
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
 from gemjax.history.session import Session
+from gemjax.history.snapshot import returned, snapshot
 from gemjax.history.state import SessionState
 from gemjax.history.step import Keep, forward, keep_on
 from gemjax.history.vectors import SharedEncoder
@@ -100,10 +101,11 @@ class HistoryCompressor:
         with state.lock:
             parsed = None
             try:
-                parsed = state.reader.parse(request, format)
-                result = forward(request, parsed, goal, keep, state, self.config, self._encoder)
+                taken = snapshot(request)
+                parsed = state.reader.parse(taken, format)
+                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder)
                 self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
-                return result
+                return returned(result, request, taken)
             except GemjaxError as error:
                 if self.strict:
                     raise
@@ -113,7 +115,7 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
-            kept = None if parsed is None else self._kept_on(request, parsed, reason, state)
+            kept = None if parsed is None else self._kept_on(taken, parsed, reason, state)
             if kept is not None:
                 return kept
             state.passed_through(parsed)

@@ -417,7 +417,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     State(2, outside_recent=True),
     Errors(),
     Sources(),
-    Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
+    Affinity(3, outside=("recent", "affinity"), name="affinity-wide"),
 )
 """Ours: what the user said, room for what resembles the latest action and for what stands for the rest, beside the
 paper's five.

@@ -123,7 +123,7 @@ class CostAwarePolicy:
 
     Guarantee, for any history and any sequence of cores (docs/policies.md proves it): the surcharges paid for
     rewriting sum to at most `1 / beta` times the rents paid, and the rents are part of what sending everything would
-    have paid as well. With `beta = 1` the bill is therefore at most twice that of never rewriting. Assumes a history
+    have paid as well. With `beta = 3` the bill is therefore at most 4/3 of that of never rewriting. Assumes a history
     that only grows, no pinned blocks that come and go, and a provider that caches the longest common prefix of
     successive requests and keeps it until the next one.
 
@@ -135,7 +135,7 @@ class CostAwarePolicy:
 
     read: float = 0.1
     write: float = 1.25
-    beta: float = 1.0
+    beta: float = 3.0
     delta: float = 1.0
     name: str = "cost-aware"
     appends_evidence: bool = False

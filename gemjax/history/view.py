@@ -1,5 +1,6 @@
 """What a rule may look at, what a rule is, and how rules are run one after the other."""
 
+import bisect
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -124,19 +125,18 @@ class EvidenceView:
     def alias(self) -> dict[str, str]:
         """For a relative path that ends exactly one absolute path of the history: that path. `app.py` and
         `/repo/app.py` are then one artifact, whichever directory the agent was in."""
-        absolute: dict[str, set[str]] = {}
-        relative: set[str] = set()
-        for found in (*self.signals, self.latest_signals):
-            for path in found.touches:
-                if path[:1] == "/":
-                    absolute.setdefault(path[path.rfind("/") + 1 :], set()).add(path)
-                else:
-                    relative.add(path)
+        touched = {path for found in (*self.signals, self.latest_signals) for path in found.touches}
+        # Backwards and sorted, the paths with one ending stand together: many files of one name cost no more than any.
+        backwards = sorted(path[::-1] for path in touched if path[:1] == "/")
         out = {}
-        for path in relative:
-            ends = [a for a in absolute.get(path[path.rfind("/") + 1 :], ()) if a.endswith("/" + path)]
+        for path in touched:
+            if path[:1] == "/":
+                continue
+            ending = path[::-1] + "/"
+            at = bisect.bisect_left(backwards, ending)
+            ends = [found for found in backwards[at : at + 2] if found.startswith(ending)]
             if len(ends) == 1:
-                out[path] = ends[0]
+                out[path] = ends[0][::-1]
         return out
 
     def artifact(self, path: str) -> str:

@@ -109,6 +109,29 @@ class MemoryBank:
         with self._lock:
             return [dataclasses.replace(m, metadata=copied(m.metadata)) for m in self._entries.live()], self.vectors()
 
+    def get(self, id: Id) -> Memory | None:
+        """One memory, or None."""
+        with self._lock:
+            if id not in self._entries:
+                return None
+            memory = self._entries.at(int(self._entries.places([id])[0]))
+            return dataclasses.replace(memory, metadata=copied(memory.metadata))
+
+    def page(
+        self, where: Where | None = None, *, scope: str | Sequence[str] = (), offset: int = 0, limit: int = 100
+    ) -> list[Memory]:
+        """Memories in the order of insertion, a page at a time, expired ones too.
+
+        Raises: MemoryBankError for a negative offset, a limit below 1, or a bad condition or scope.
+        """
+        if offset < 0 or limit < 1:
+            raise MemoryBankError(f"offset must be >= 0 and limit >= 1, got {offset!r} and {limit!r}")
+        test = None if where is None else compiled(where)
+        with self._lock:
+            rows = np.flatnonzero(self._entries.mask(self._entries.size, test, scope_of(scope)))
+            memories = [self._entries.at(int(row)) for row in rows[offset : offset + limit]]
+            return [dataclasses.replace(memory, metadata=copied(memory.metadata)) for memory in memories]
+
     # ---- changing it ---------------------------------------------------------------------------------------------
 
     def add(

@@ -98,6 +98,11 @@ class Entries:
         return id in self._row
 
     @property
+    def size(self) -> int:
+        """Rows in use or removed."""
+        return len(self._entries)
+
+    @property
     def wasted(self) -> int:
         """Rows whose memory was removed."""
         return len(self._entries) - len(self._row)

@@ -517,3 +517,20 @@ def test_anthropic_blocks_in_the_middle_of_thinking_stay_whole():
     for message in kept:
         if message["role"] == "assistant":
             assert [p["type"] for p in message["content"]] == ["thinking", "text", "tool_use"]
+
+
+@pytest.mark.parametrize("blocks", [20, 40])
+@pytest.mark.parametrize("delta", [0.0, 1.0])
+def test_a_request_that_changes_meanwhile_goes_out_as_it_was(blocks, delta):
+    request = chat(blocks)
+    before = list(request["messages"])
+
+    def encoder(texts):
+        # Another thread would do this while the encoder works: a call without its result, in the middle.
+        del request["messages"][5]
+        return HashingEncoder().encode(texts)
+
+    result = HistoryCompressor(encoder, GEMConfig(delta=delta, encoder_timeout=None)).compress(request)
+    assert gemjax.validate(request) and gemjax.validate(result.request) == []
+    assert all(any(m is o for o in before) for m in result.request["messages"])
+    assert len(result.request["messages"]) == len(before) if delta == 0 else result.status == "compressed"

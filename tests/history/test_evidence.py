@@ -546,7 +546,7 @@ def test_presets():
         State(2, outside_recent=True),
         Errors(2, 8),
         Sources(4),
-        Affinity(7, outside=("recent", "affinity"), name="affinity-wide"),
+        Affinity(3, outside=("recent", "affinity"), name="affinity-wide"),
     ) == DEFAULT_RULES
 
 

@@ -106,3 +106,16 @@ def test_expiry_and_times(tmp_path):
     for bad in ("tomorrow", 5, ["2024-01-01"] * 3):
         with pytest.raises(MemoryBankError, match="happened_at"):
             bank.add(["x"], vectors=np.eye(2)[:1], happened_at=bad)
+
+
+def test_get_and_pages():
+    bank = MemoryBank()
+    bank.add([f"t{i}" for i in range(7)], vectors=np.eye(7), metadata=[{"even": i % 2 == 0} for i in range(7)])
+    bank.remove([2])
+    assert bank.get(3).text == "t3" and bank.get(2) is None and bank.get("x") is None
+    assert [m.id for m in bank.page(offset=1, limit=3)] == [1, 3, 4]
+    assert [m.id for m in bank.page({"even": True})] == [0, 4, 6] and bank.page(offset=9) == []
+    bank.get(3).metadata["even"] = "changed"
+    assert bank.get(3).metadata == {"even": False}
+    with pytest.raises(MemoryBankError, match="limit"):
+        bank.page(limit=0)

@@ -1,0 +1,1 @@
+"""Retrieval from long dialogues: haystacks, rankings, and measures by turn and by session."""
