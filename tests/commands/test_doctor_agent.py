@@ -1,5 +1,6 @@
 """`gemjax doctor --agent`: the line to set, and whether it would work."""
 
+import argparse
 import json
 import socket
 
@@ -7,11 +8,17 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
 
-from gemjax.cli import main
+from gemjax.commands.doctor import add_arguments, run
 from gemjax.serve.agents import AGENTS, checks
 from tests.provider.app import Provider
 from tests.provider.loopback import on_loopback
 from tests.serve.conftest import stand
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(arguments[1:]))
 
 
 @pytest.fixture(autouse=True)
