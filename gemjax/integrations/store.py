@@ -74,9 +74,12 @@ def _read(path: Path) -> tuple[Conversation, dict[str, Any]]:
     chain, state, scope = (record.get(k) for k in ("chain", "state", "scope"))
     if not (isinstance(chain, list) and isinstance(state, dict) and isinstance(scope, str)):
         raise StateError(f"{path.name} is damaged")
-    sets = [record.get(name) for name in ("dropped", "stripped")]
-    for indices in sets:
-        if not isinstance(indices, list) or any(type(i) is not int or not 0 <= i < len(chain) for i in indices):
-            raise StateError(f"{path.name} is damaged")
+    dropped, stripped = (_indices(path, record.get(name), len(chain)) for name in ("dropped", "stripped"))
     links = tuple(bytes.fromhex(link) for link in chain)
-    return Conversation(path.stem, scope, links, *map(frozenset, sets)), state
+    return Conversation(path.stem, scope, links, dropped, stripped), state
+
+
+def _indices(path: Path, value: Any, stop: int) -> frozenset[int]:
+    if not isinstance(value, list) or any(type(i) is not int or not 0 <= i < stop for i in value):
+        raise StateError(f"{path.name} is damaged")
+    return frozenset(value)
