@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,25 +159,26 @@ def _moment(trajectory: Trajectory, turn: Turn, ledger: Ledger, meter: MeteredEn
 def summary(outcomes: Sequence[RecallOutcome], ways: Sequence[By] = WAYS) -> dict[str, Any]:
     """Means over trajectories, as JSON values; values pooled are beside them, since few runs may have most."""
 
-    def mean(each: Callable[[RecallOutcome], float | None]) -> float | None:
-        values = [v for o in outcomes if (v := each(o)) is not None]
+    def mean(shares: Iterable[float | None]) -> float | None:
+        values = [share for share in shares if share is not None]
         return float(np.mean(values)) if values else None
 
     rows = []
     for q in QUERIES:
+        asked = [o.asked.get(q, 0) for o in outcomes]
         for w in ways:
             row: dict[str, Any] = {"query": q, "by": w}
             for k in TOP:
-                row[f"top{k}"] = mean(lambda o, k=k, q=q, w=w: _share(o.found.get((q, w, k), 0), o.asked.get(q, 0)))
-                total = sum(o.asked.get(q, 0) for o in outcomes)
-                row[f"top{k}_pooled"] = _share(sum(o.found.get((q, w, k), 0) for o in outcomes), total)
-            row["fully_after"] = mean(lambda o, q=q, w=w: _share(o.recalled.get((q, w), 0), o.calls))
+                found = [o.found.get((q, w, k), 0) for o in outcomes]
+                row[f"top{k}"] = mean(map(_share, found, asked))
+                row[f"top{k}_pooled"] = _share(sum(found), sum(asked))
+            row["fully_after"] = mean(_share(o.recalled.get((q, w), 0), o.calls) for o in outcomes)
             rows.append(row)
     return {
         "trajectories": len(outcomes),
         "calls": sum(o.calls for o in outcomes),
         "dangling": sum(o.dangling for o in outcomes),
-        "fully_grounded": mean(lambda o: o.grounded / o.calls),
+        "fully_grounded": mean(o.grounded / o.calls for o in outcomes),
         "recalls": rows,
     }
 

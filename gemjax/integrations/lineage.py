@@ -59,6 +59,7 @@ class Conversation:
         scope: what else its requests have in common.
         chain: of the last request.
         dropped: indices of the messages that were left out of the last request.
+        stripped: indices of those that went out without their thinking.
         parent: the conversation that it branched off, until its state was taken over.
     """
 
@@ -66,6 +67,7 @@ class Conversation:
     scope: str
     chain: Chain = ()
     dropped: frozenset[int] = frozenset()
+    stripped: frozenset[int] = frozenset()
     parent: str | None = None
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False, compare=False)
 

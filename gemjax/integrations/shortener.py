@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from gemjax.errors import GemjaxError
 from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor
+from gemjax.history.thinking import without_thinking
 from gemjax.integrations.lineage import Conversation, Lineages, chain_of, common_prefix, scope_digest
 from gemjax.integrations.store import ConversationStore
 
@@ -80,7 +81,14 @@ class Shortener:
             self.lineages.add(conversation)
 
     def shorten(
-        self, request: Any, *, format: str, scope: str | None = None, goal: str | None = None, keep: Any = None
+        self,
+        request: Any,
+        *,
+        format: str,
+        scope: str | None = None,
+        goal: str | None = None,
+        keep: Any = None,
+        hold: bool = False,
     ) -> Outcome:
         """What to send of `request`, and the conversation moved on by one request.
 
@@ -89,6 +97,7 @@ class Shortener:
             format: `chat`, `responses` or `anthropic`.
             scope: name of the session; None takes the model, system and tools. Within it histories tell agents apart.
             goal, keep: as in `HistoryCompressor.compress`.
+            hold: choose nothing new where thinking is signed; for callers that cannot send changed messages.
         """
         try:
             messages = _messages(request, format)
@@ -106,8 +115,9 @@ class Shortener:
             common = common_prefix(conversation.chain, chain)
             if chain == conversation.chain:
                 return self._as_before(request, format, conversation, common, "the same messages again", "repeated")
-            outcome = self._compressed(request, format, conversation, common, goal, keep)
+            outcome = self._compressed(request, format, conversation, common, goal, keep, hold)
             conversation.dropped = frozenset(range(len(messages))) - set(outcome.sources)
+            conversation.stripped = outcome.changed
             conversation.chain = chain
             self._save(conversation)
             return outcome
@@ -132,7 +142,7 @@ class Shortener:
         if len(messages) != len(objects):
             self._warn_once(f"{len(objects)} messages became {len(messages)}, so none can be left out")
             return objects
-        outcome = self.shorten(messages, format=format, scope=scope)
+        outcome = self.shorten(messages, format=format, scope=scope, hold=True)
         if outcome.request is messages:
             return objects
         # A message that was changed has no object here that says the same.
@@ -156,14 +166,21 @@ class Shortener:
             self.compressor.reset(session)
 
     def _compressed(
-        self, request: Any, format: str, conversation: Conversation, common: int, goal: str | None, keep: Any
+        self,
+        request: Any,
+        format: str,
+        conversation: Conversation,
+        common: int,
+        goal: str | None,
+        keep: Any,
+        hold: bool,
     ) -> Outcome:
         messages = _messages(request, format)
         if conversation.parent is not None:
             # A branch shares its parent's beginning, which is cached as the parent sent it.
             self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
             conversation.parent = None
-        if _has_bound_thinking(messages):
+        if hold and _has_bound_thinking(messages):
             return self._as_before(
                 request, format, conversation, common, "its signed thinking is bound to the messages before it"
             )
@@ -183,14 +200,14 @@ class Shortener:
     ) -> Outcome:
         """Leave out what was left out last, which keeps what is cached; all of it goes out if the history changed."""
         messages = _messages(request, format)
-        dropped = conversation.dropped
+        dropped, stripped = conversation.dropped, conversation.stripped
         # Whole blocks lie before what is common, the last message of the request before never among them.
-        if not dropped or common <= max(dropped):
+        if not (dropped or stripped) or common <= max(dropped | stripped):
             return _whole(request, len(messages), status, reason, conversation.name, common)
         sources = tuple([i for i in range(len(messages)) if i not in dropped])
-        kept = [messages[i] for i in sources]
+        kept = [without_thinking(messages[i]) if i in stripped else messages[i] for i in sources]
         shorter = kept if isinstance(request, list) else {**request, KEYS[format]: kept}
-        return Outcome(shorter, sources, status, reason, conversation.name, common)
+        return Outcome(shorter, sources, status, reason, conversation.name, common, None, stripped)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._said:

@@ -37,6 +37,7 @@ class ConversationStore:
             "scope": conversation.scope,
             "chain": [link.hex() for link in conversation.chain],
             "dropped": sorted(conversation.dropped),
+            "stripped": sorted(conversation.stripped),
             "state": state,
         }
         target = self.directory / f"{conversation.name}.json"
@@ -70,10 +71,15 @@ def _read(path: Path) -> tuple[Conversation, dict[str, Any]]:
     record = json.loads(path.read_text("utf-8"))
     if not isinstance(record, dict) or record.get("version") != VERSION or record.get("name") != path.stem:
         raise StateError(f"{path.name} holds no conversation of this version")
-    chain, dropped, state, scope = (record.get(k) for k in ("chain", "dropped", "state", "scope"))
-    if not (isinstance(chain, list) and isinstance(dropped, list) and isinstance(state, dict)):
+    chain, state, scope = (record.get(k) for k in ("chain", "state", "scope"))
+    if not (isinstance(chain, list) and isinstance(state, dict) and isinstance(scope, str)):
         raise StateError(f"{path.name} is damaged")
-    if not isinstance(scope, str) or any(type(i) is not int or not 0 <= i < len(chain) for i in dropped):
-        raise StateError(f"{path.name} is damaged")
+    dropped, stripped = (_indices(path, record.get(name), len(chain)) for name in ("dropped", "stripped"))
     links = tuple(bytes.fromhex(link) for link in chain)
-    return Conversation(path.stem, scope, links, frozenset(dropped)), state
+    return Conversation(path.stem, scope, links, dropped, stripped), state
+
+
+def _indices(path: Path, value: Any, stop: int) -> frozenset[int]:
+    if not isinstance(value, list) or any(type(i) is not int or not 0 <= i < stop for i in value):
+        raise StateError(f"{path.name} is damaged")
+    return frozenset(value)

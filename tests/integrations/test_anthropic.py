@@ -95,13 +95,17 @@ def test_tokens_are_counted_on_what_is_sent(provider, gem):
     assert made.messages.count_tokens(messages=messages, **fixed).input_tokens < 0.95 * before
 
 
-@pytest.mark.parametrize("behaviour", ["error", "drop_block"])
-def test_signed_thinking_is_never_refused_or_dropped(gem, behaviour):
-    provider = Provider(calls=30, thinking=behaviour)
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-5", "scripted"])
+def test_signed_thinking_is_never_refused(gem, model, monkeypatch):
+    provider = Provider(thinking="error" if "4-5" not in model else None)
+    monkeypatch.setitem(FIXED, "model", model)
     with on_loopback(provider.app) as url:
         run(client(url, "bound", middleware=[middleware(gem)]))
-    account = provider.account("bound")
-    assert account.turn == 31 and not account.refused
+        run(client(url, "whole"))
+    account, whole = provider.account("bound"), provider.account("whole")
+    assert account.turn == 61 and not account.refused
+    if model == "claude-opus-5-5":
+        assert account.cost <= whole.cost and sum(map(len, account.bodies)) < sum(map(len, whole.bodies))
 
 
 def test_the_provider_refuses_what_the_real_one_does():

@@ -131,3 +131,22 @@ def test_a_damaged_store_is_passed_over(tmp_path, gem):
         (tmp_path / f"{name}.json").write_text(damage)
     again = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
     assert [c for c in again.lineages._known] == [first.session]
+
+
+def test_a_retry_leaves_out_the_same_thinking(tmp_path):
+    shortener = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
+    agent = history("anthropic", 40, model="claude-opus-5-5", thinking={"type": "adaptive"})
+    for message in agent.messages[1::2]:
+        message["content"].insert(0, {"type": "thinking", "thinking": "so", "signature": "s"})
+    request = json.loads(agent.body())
+    first = shortener.shorten(copy.deepcopy(request), format="anthropic")
+    assert first.changed and len(first.request["messages"]) < len(request["messages"])
+    again = shortener.shorten(copy.deepcopy(request), format="anthropic")
+    assert again.status == "repeated" and again.request == first.request and again.changed == first.changed
+    counted = shortener.preview(copy.deepcopy(request), format="anthropic")
+    assert counted.request == first.request
+    restarted = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
+    assert restarted.shorten(copy.deepcopy(request), format="anthropic").request == first.request
+    objects = [object() for _ in request["messages"]]
+    fresh = Shortener(HistoryCompressor(HashingEncoder()))
+    assert fresh.kept(objects, lambda: request["messages"], format="anthropic") is objects
