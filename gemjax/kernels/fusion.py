@@ -90,6 +90,11 @@ def join(
     return joined
 
 
+def _block(queries: ks.Queries) -> int | None:
+    """Few queries are bound by memory traffic: as `search`, take blocks that stay in the cache."""
+    return ks.BLOCK_FEW if queries.unit.shape[0] <= ks.FEW_QUERIES else None
+
+
 def _meaning(
     scores: ks.Scores, alpha: Float[Array, ""]
 ) -> tuple[
@@ -117,7 +122,7 @@ def joined_scores(
     form: str = "similarity",
 ) -> Float[Array, "n q"]:
     """The joined score of every row, minus infinity where a row is not eligible. Arguments as `joined_search`."""
-    scores = ks.score_columns(vectors, eligible, count, queries, norms, form=form)
+    scores = ks.score_columns(vectors, eligible, count, queries, norms, form=form, block=_block(queries))
     return jnp.where(eligible[:, None], join(_meaning(scores, alpha)[0], channels, eligible, weights), -jnp.inf)
 
 
@@ -155,7 +160,7 @@ def joined_search(
     require("channels.session", channels.session, (n,), "int")
     if not 1 <= k <= n:
         raise ValueError(f"`k` is {k}; expected 1 to {n}, the number of rows")
-    scores = ks.score_columns(vectors, eligible, count, queries, norms, form=form)
+    scores = ks.score_columns(vectors, eligible, count, queries, norms, form=form, block=_block(queries))
     meaning, cosine_range, riemannian_range = _meaning(scores, alpha)
     joined = jnp.where(eligible[:, None], join(meaning, channels, eligible, weights), -jnp.inf)
     rows = ks.best_rows(joined, k)

@@ -143,7 +143,10 @@ def test_states_that_nobody_saved_are_refused_or_harmless():
         gem.load_state_dict("default", {**state, "core": [], "dropped": list(range(40))})
     with pytest.raises(gemjax.StateError, match="field 'keys'"):
         gem.load_state_dict("default", {**state, "keys": []})
-    for rent in ("abc", None, [1], float("nan"), -1e300):
+    for rent in (float("nan"), float("inf"), 10**400):
+        with pytest.raises(gemjax.StateError, match=r"memory\.rent"):
+            gem.load_state_dict("default", {**state, "memory": {"rent": rent}})
+    for rent in ("abc", None, [1], -1e300):
         gem.load_state_dict("default", {**state, "memory": {"rent": rent}})
         request["messages"] += chat_block(99)
         assert gem.compress(request).status == "compressed"

@@ -267,7 +267,7 @@ class Text(str):
 
 def test_tuples_and_subclasses_read_as_what_they_hold():
     request = anthropic(3)
-    other = {"model": "m", "system": "You are careful.", "messages": tuple(request["messages"])}
+    other = dict(request)
     other["messages"] = tuple(
         Row(m, content=tuple(Row(p) for p in m["content"]) if isinstance(m["content"], list) else Text(m["content"]))
         for m in request["messages"]

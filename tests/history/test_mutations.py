@@ -80,9 +80,20 @@ def test_a_damaged_history_comes_back_as_it_is_or_valid(data_dir):
 
 @pytest.mark.parametrize("name", ["chat", "responses", "anthropic"])
 def test_histories_of_every_kind_grow_through_the_facade_and_stay_valid(name):
-    """What is forwarded is valid at every step, holds what must stay, and tears no response apart."""
+    """What is forwarded is valid at every step, holds what must stay, and tears no response apart.
+
+    Signed thinking is not bound here, so that forwarded messages are the caller's own objects: `test_bound_thinking`.
+    """
     key = "input" if name == "responses" else "messages"
-    config = GEMConfig(rules=(), policy=PaperPolicy(every=4), delta=1.0, min_blocks=6, capacity=3, encoder_timeout=None)
+    config = GEMConfig(
+        rules=(),
+        policy=PaperPolicy(every=4),
+        delta=1.0,
+        min_blocks=6,
+        capacity=3,
+        encoder_timeout=None,
+        bound_thinking="ignore",
+    )
     gem = HistoryCompressor(HashingEncoder(), config)
     compressed = 0
     for seed in range(12):
@@ -107,7 +118,9 @@ def test_histories_of_every_kind_grow_through_the_facade_and_stay_valid(name):
 @pytest.mark.parametrize("name", ["responses", "anthropic"])
 def test_damaged_histories_of_every_kind_come_back_as_they_are_or_valid(name):
     key = "input" if name == "responses" else "messages"
-    gem = HistoryCompressor(HashingEncoder(), GEMConfig(delta=1.0, min_blocks=6, capacity=3, encoder_timeout=None))
+    gem = HistoryCompressor(
+        HashingEncoder(), GEMConfig(delta=1.0, min_blocks=6, capacity=3, encoder_timeout=None, bound_thinking="ignore")
+    )
     outcomes = {}
     for seed in range(200):
         rng = random.Random(seed)
@@ -120,5 +133,6 @@ def test_damaged_histories_of_every_kind_come_back_as_they_are_or_valid(name):
         outcomes[result.status] = outcomes.get(result.status, 0) + 1
         if result.request is not request:
             assert result.status == "compressed" and dropped_indices(messages, result.request[key])
-            assert faults(result.request) == []
+            # A call that ends the history is in flight: it went in unanswered, and goes out as it is.
+            assert set(faults(result.request)) <= {f for f in faults(request) if "unanswered" in f}
     assert outcomes.keys() >= {"failed", "compressed"} and "reverted" not in outcomes, outcomes
