@@ -82,21 +82,25 @@ def _run(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
             sys.stdout.flush()  # what cannot be written shows here, not when Python ends
         return interrupts.status if status == 130 else status
     except BrokenPipeError:
-        discard_output()  # whoever read it has seen enough
+        if argv is None:
+            discard_output()  # whoever read it has seen enough
         return 141
     except KeyboardInterrupt:
         complain("interrupted")
         return interrupts.status
     except Exception as error:
-        return _failed(error, interrupts)
+        return _failed(error, interrupts, own=argv is None)
 
 
-def _failed(error: Exception, interrupts: Interrupts) -> int:
-    """One line for an error, and its status. What fails after an interrupt failed because of it."""
+def _failed(error: Exception, interrupts: Interrupts, own: bool) -> int:
+    """One line for an error, and its status. What fails after an interrupt failed because of it.
+
+    `own`: the process is this command and nothing else.
+    """
     if os.environ.get(TRACEBACK):
         raise error
-    if isinstance(error, OSError):
-        discard_output()
+    if own and isinstance(error, OSError):
+        discard_output()  # the streams of a program that called `main` itself are not ours
     if interrupts.received:
         complain("interrupted")
         return interrupts.status

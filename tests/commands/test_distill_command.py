@@ -16,7 +16,7 @@ from tests.distill.conftest import tiny_model
 MODEL = tiny_model()
 TURNS = [
     "Caroline: Hey Mel! I went to the support group yesterday, and it was so powerful. What about you?",
-    "Melanie: Wow! That's great. I think the weather in May 2023 was really good because it hardly rained at all.",
+    "Melanie: Wow! That's great. I think the weather in May 2023 was really good because it rained once or twice.",
 ]
 
 
@@ -189,7 +189,7 @@ def test_chat_messages_give_their_text_parts(tmp_path, capsys):
 
 def test_off_a_terminal_what_is_dropped_is_marked(tmp_path, capsys):
     file = tmp_path / "text"
-    file.write_text("We went to Paris in May with Tom. Wow! It was good because it hardly rained at all there.")
+    file.write_text("We went to Paris in May with Tom. Wow! It was good because it rained once or twice there.")
     assert run(file, "--budget", 30, "--show", "--no-model-pass") == 0
     shown = capsys.readouterr().out
     assert "~~" in shown
