@@ -14,6 +14,8 @@ def on_loopback(app, **settings):
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     options = {"log_level": "critical", "lifespan": "on", "http": "h11", "timeout_graceful_shutdown": 1, **settings}
+    # A new logging configuration closes all handlers, and absl's closes the stream under it: here, pytest's.
+    options["log_config"] = None
     server = uvicorn.Server(uvicorn.Config(app, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
