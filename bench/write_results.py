@@ -3,7 +3,7 @@
 gemjax replay PATH --json > cached.json
 gemjax replay PATH --json --prices 1,1,1 --methods none,paper,cost-aware > uncached.json
 python bench/frontier.py PATH > frontier.txt
-python bench/write_results.py cached.json uncached.json frontier.txt
+python bench/write_results.py cached.json uncached.json [frontier.txt]
 """
 
 import json
@@ -27,11 +27,12 @@ SHOWN = {
 def replay_table(report: dict) -> str:
     """Markdown: one row a method, sums over everything with the mean over trajectories in brackets."""
     lines = [
-        "| method | cost | top-3 retention | characters | rewrites |",
-        "|---|---|---|---|---|",
+        "| method | cost | with re-fetches | fully grounded | top-3 retention | characters | rewrites |",
+        "|---|---|---|---|---|---|---|",
     ]
+    shown = ("cost_ratio", "refetch_ratio", "fully_grounded", "top3", "chars_ratio")
     for name, row in report["methods"].items():
-        cells = [f"{row[k]:.2f} ({row[k + '_mean']:.2f})" for k in ("cost_ratio", "top3", "chars_ratio")]
+        cells = [f"{row[k]:.2f} ({row[k + '_mean']:.2f})" for k in shown]
         lines.append(f"| {SHOWN.get(name, name)} | {' | '.join(cells)} | {row['events']:,} |")
     return "\n".join(lines)
 
@@ -88,7 +89,8 @@ def main() -> None:
     insert(ROOT / "docs" / "replay.md", "replay", f"{note}:\n\n{replay_table(cached)}")
     insert(ROOT / "docs" / "replay.md", "lengths", length_table(cached))
     insert(ROOT / "docs" / "replay.md", "uncached", replay_table(uncached))
-    insert(ROOT / "docs" / "replay.md", "frontier", frontier_table(Path(sys.argv[3]).read_text()))
+    if len(sys.argv) > 3:
+        insert(ROOT / "docs" / "replay.md", "frontier", frontier_table(Path(sys.argv[3]).read_text()))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ _DTYPES: dict[str, np.dtype] = {
 # memory.
 _MAX_HEADER = 16 << 20
 _MAX_AXES = 8
+# Beyond any file: numbers of thousands of digits would make the arithmetic below slow.
+_MAX_NUMBER = 1 << 60
 
 
 class TensorFile(Mapping[str, np.ndarray]):
@@ -69,9 +71,8 @@ class TensorFile(Mapping[str, np.ndarray]):
     def _span(self, name: str, entry: object) -> tuple[np.dtype, tuple[int, ...], int, int]:
         try:
             dtype_name, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]  # type: ignore[index]
-            limit = self._bytes.size
             axes_ok = isinstance(dtype_name, str) and len(shape) <= _MAX_AXES
-            sizes_ok = axes_ok and all(type(n) is int and 0 <= n <= limit for n in (*shape, begin, end))
+            sizes_ok = axes_ok and all(type(n) is int and 0 <= n <= _MAX_NUMBER for n in (*shape, begin, end))
         except (TypeError, KeyError, ValueError):
             sizes_ok = False
         if not sizes_ok:

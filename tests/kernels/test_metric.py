@@ -135,8 +135,13 @@ def test_fit_from_moments_equals_fit_from_rows_and_the_formulas(case):
         if margin < 1e-5:
             return  # the energy meets the limit within rounding: either rank is right
     scale = np.abs(want).max()
+    atol = 2e-5 * scale
+    if model != "diagonal" and int(fitted.rank) < len(s2):
+        # Davis and Kahan: rounding of d eps turns the kept directions by up to 2 d eps / gap, each side of the product.
+        gap = (s2[int(fitted.rank) - 1] - s2[int(fitted.rank)]) / s2[0]
+        atol += 4 * rows.shape[1] * np.finfo(np.float32).eps / gap * scale
     for metric in (fitted, by_svd):
-        np.testing.assert_allclose(km.dense_covariance(metric), want, atol=2e-5 * scale)
+        np.testing.assert_allclose(km.dense_covariance(metric), want, atol=atol)
         assert np.linalg.eigvalsh(np.asarray(km.dense_covariance(metric), np.float64)).min() > 0
 
 

@@ -217,7 +217,7 @@ def test_arguments_count_as_json() -> None:
 
 def test_tokenizer_file_and_its_errors(tmp_path: Any) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(WeightsError, match="not a tokenizer"):
+    with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
         TokenizerTokens(tmp_path / "tokenizer.json")
     with pytest.raises(WeightsError, match="not a tokenizer"):
         TokenizerTokens(tmp_path / "absent.json")

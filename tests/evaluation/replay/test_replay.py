@@ -163,7 +163,7 @@ def test_bills_of_all_methods_equal_brute_force(wire: str, hashing_encoder: Any)
 @pytest.mark.parametrize("wire", FORMATS)
 def test_every_forwarded_request_is_valid_and_keeps_its_promises(wire: str, hashing_encoder: Any) -> None:
     for delta in (0.05, 0.5, 1.0):
-        outcome = _replay(methods_named(None, Prices(), delta), hashing_encoder).run(conversation(wire, 40))
+        outcome = _replay(methods_named(None, Prices(), delta), hashing_encoder).run(conversation(wire, 64))
         assert outcome.invalid_as_recorded == 0
         for name, method in outcome.methods.items():
             assert method.invalid == 0, name
