@@ -44,7 +44,8 @@ types: install-test
 
 # The demo and the kernels' tests on the lowest versions that pyproject.toml declares, and on the newest there are.
 VERSION_TESTS := pytest hypothesis pytest-benchmark
-VERSION_CHECKS := tests/kernels -k "not sharding"
+# What every kernel does under jit, vmap and grad and with each dtype; `VERSION_CHECKS='tests/kernels -k "not sharding"'` for all.
+VERSION_CHECKS ?= tests/kernels/test_capabilities.py
 # A Python that is newer than the floor, where there is one, also among those that pyenv keeps.
 NEWEST_PYTHON ?= $(shell for v in 3.14 3.13 3.12; do \
 	for p in python$$v "$$(pyenv prefix "$$(pyenv versions --bare | grep "^$$v" | tail -1)")/bin/python$$v"; do \

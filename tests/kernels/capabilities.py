@@ -23,6 +23,7 @@ import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from gemjax import kernels as k
+from tests.kernels.problems import enable_x64
 
 N, D = 6, 4
 HEADER = "| kernel | jit | vmap | grad | from 16 bits |\n| --- | --- | --- | --- | --- |"
@@ -359,7 +360,7 @@ def _from_16_bits(case: Case) -> str:
 def row(name: str) -> str:
     """One line of the table."""
     case = CASES[name]
-    with jax.enable_x64(True):
+    with enable_x64(True):
         compiled = "compiled" if hasattr(getattr(k, name), "lower") else "yes"
         cells = [compiled, _vmap(case), _grad(case), _from_16_bits(case)]
     return f"| `{name}` | {' | '.join(cells)} |"

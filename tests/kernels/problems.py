@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from hypothesis import strategies as st
 
+# Its place until jax 0.8.
+enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 SHAPES = [(1, 8), (6, 24), (12, 5), (20, 24)]  # one block, n < d, n > d, in between
 DTYPES = ["float32", "float64", "bfloat16"]
 
@@ -25,7 +28,7 @@ DTYPES = ["float32", "float64", "bfloat16"]
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
     """float64 for the block only; the global configuration stays as it is."""
-    with jax.enable_x64(dtype == "float64"):
+    with enable_x64(dtype == "float64"):
         yield
 
 

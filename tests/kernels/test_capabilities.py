@@ -16,6 +16,7 @@ from gemjax.kernels.selection import residual_completion
 from gemjax.kernels.sensitivity import token_norms
 from gemjax.kernels.spectrum import centered_spectrum, effective_rank
 from tests.kernels import capabilities
+from tests.kernels.problems import enable_x64
 
 
 @pytest.mark.parametrize("name", list(capabilities.CASES))
@@ -36,7 +37,7 @@ def test_batches_are_their_items_and_gradients_are_differences(module: str) -> N
     """All kernels of a module in one program for each question: fewer programs to compile."""
     names = [name for name in MODULES if MODULES[name] == module]
     grads = {name: line.split(" | ")[3] for name, line in capabilities.on_page().items()}
-    with jax.enable_x64(True):
+    with enable_x64(True):
         cases = {name: capabilities.CASES[name] for name in names}
         batches = {name: capabilities.batch_of(case) for name, case in cases.items()}
         batches = {name: batch for name, batch in batches.items() if batch}
