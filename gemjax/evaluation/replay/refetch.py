@@ -25,8 +25,8 @@ class Refetch:
     Attributes:
         output: price of a character that the model writes, in units of the plain input price. Five, as the large
             providers charge.
-        call_chars: characters that it writes to look something up: a sentence and a call. The median recorded turn that
-            reads something has about 300.
+        call_chars: characters that it writes to look something up: a sentence and a call. An assumption, not a
+            measurement.
         stays: requests for which what was looked up stays in the history.
     """
 
