@@ -1,6 +1,8 @@
 """Fixtures shared by the suite: where the recorded data lies, and an encoder that needs no weights."""
 
+import gc
 import os
+import sys
 import zlib
 from pathlib import Path
 
@@ -15,6 +17,28 @@ if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 20_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs_are_let_go():
+    """A command that ran in this process left JAX's cache on disk switched on, and every compiled program holds memory
+    maps, of which a process may have 65,530: beyond them native code aborts."""
+    yield
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return
+    if jax.config.jax_compilation_cache_dir is not None:
+        from jax.experimental.compilation_cache import compilation_cache
+
+        jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
