@@ -31,3 +31,7 @@ class StateError(GemjaxError, ValueError):
 
 class MemoryBankError(GemjaxError, ValueError):
     """A call on a memory bank cannot be carried out (ids, vectors, texts, k). The bank is unchanged."""
+
+
+class GenerationError(GemjaxError, RuntimeError):
+    """A generator gave no answer: endpoint away, slow, refused or out of quota, or a prompt beyond its context."""
