@@ -17,6 +17,7 @@ _PUBLIC = {
     "ConfigError": "gemjax.errors",
     "Encoder": "gemjax.encoders",
     "EncoderError": "gemjax.errors",
+    "EvidenceSelector": "gemjax.distill",
     "FlaxSentenceEncoder": "gemjax.encoders",
     "GEMConfig": "gemjax.history",
     "GemjaxError": "gemjax.errors",
@@ -27,6 +28,7 @@ _PUBLIC = {
     "MemoryConfig": "gemjax.memory",
     "Problem": "gemjax.history",
     "RequestError": "gemjax.errors",
+    "SelectorConfig": "gemjax.distill",
     "SentenceTransformerEncoder": "gemjax.encoders",
     "StateError": "gemjax.errors",
     "WeightsError": "gemjax.errors",
@@ -41,6 +43,7 @@ __all__ = [
     "Distiller",
     "Encoder",
     "EncoderError",
+    "EvidenceSelector",
     "FlaxSentenceEncoder",
     "GEMConfig",
     "GemjaxError",
@@ -51,6 +54,7 @@ __all__ = [
     "MemoryConfig",
     "Problem",
     "RequestError",
+    "SelectorConfig",
     "SentenceTransformerEncoder",
     "StateError",
     "WeightsError",
@@ -61,7 +65,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax import kernels
-    from gemjax.distill import DistillConfig, Distiller
+    from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, SelectorConfig
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
         CallbackError,
