@@ -15,6 +15,8 @@ _PUBLIC = {
     "CallbackError": "gemjax.errors",
     "CompressionResult": "gemjax.history",
     "ConfigError": "gemjax.errors",
+    "CoreMem": "gemjax.coremem",
+    "CoreMemConfig": "gemjax.coremem",
     "Encoder": "gemjax.encoders",
     "EncoderError": "gemjax.errors",
     "FlaxSentenceEncoder": "gemjax.encoders",
@@ -26,9 +28,11 @@ _PUBLIC = {
     "MemoryBankError": "gemjax.errors",
     "MemoryConfig": "gemjax.memory",
     "Problem": "gemjax.history",
+    "PromptTemplate": "gemjax.coremem",
     "RequestError": "gemjax.errors",
     "SentenceTransformerEncoder": "gemjax.encoders",
     "StateError": "gemjax.errors",
+    "UnansweredError": "gemjax.coremem",
     "WeightsError": "gemjax.errors",
     "validate": "gemjax.history",
 }
@@ -37,6 +41,8 @@ __all__ = [
     "CallbackError",
     "CompressionResult",
     "ConfigError",
+    "CoreMem",
+    "CoreMemConfig",
     "DistillConfig",
     "Distiller",
     "Encoder",
@@ -50,9 +56,11 @@ __all__ = [
     "MemoryBankError",
     "MemoryConfig",
     "Problem",
+    "PromptTemplate",
     "RequestError",
     "SentenceTransformerEncoder",
     "StateError",
+    "UnansweredError",
     "WeightsError",
     "__version__",
     "kernels",
@@ -61,6 +69,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax import kernels
+    from gemjax.coremem import CoreMem, CoreMemConfig, PromptTemplate, UnansweredError
     from gemjax.distill import DistillConfig, Distiller
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
