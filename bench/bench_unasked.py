@@ -6,11 +6,10 @@ beside the text's beginning, its end, and sentences in the order of their mean s
 """
 
 import argparse
-import dataclasses
 import statistics
 from pathlib import Path
 
-from gemjax.distill import DistillConfig, Distiller, Turn
+from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, Turn
 from gemjax.distill.baselines import Truncation
 from gemjax.evaluation.compression import header_length, measurable, words
 from gemjax.evaluation.locomo import load_locomo
@@ -29,8 +28,8 @@ def main() -> None:
     methods = {
         "the beginning": Truncation(model, "first"),
         "the end": Truncation(model, "last"),
-        "mean sensitivity": Distiller(model, dataclasses.replace(DistillConfig(), value="mean")),
-        "default": Distiller(model),
+        "mean sensitivity": Distiller(model, DistillConfig(order="sensitivity")),
+        "selection": EvidenceSelector(tokenizer=model),
     }
     for budget in arguments.budgets:
         for name, method in methods.items():

@@ -205,7 +205,7 @@ def main() -> None:
     insert(PAGE, "reading variants", against_truncation(only_reading(sample, parts)))
     insert(PAGE, "losses", loss_table(sample["answer_loss"]))
     insert(PAGE, "bounds", bound_table(sample["bounds"]["by_share"]))
-    shown = tuple(name for name in ("fdtd", "fdtd-no-model") if name in every["methods"])
+    shown = tuple(name for name in ("fdtd", "selection") if name in every["methods"])
     insert(DISTILL, "compression", f"{about(every)}\n\n{difference_table(every['methods'], only=shown)}")
 
 

@@ -19,6 +19,7 @@ _PUBLIC = {
     "CoreMemConfig": "gemjax.coremem",
     "Encoder": "gemjax.encoders",
     "EncoderError": "gemjax.errors",
+    "EvidenceSelector": "gemjax.distill",
     "FlaxSentenceEncoder": "gemjax.encoders",
     "GEMConfig": "gemjax.history",
     "GemjaxError": "gemjax.errors",
@@ -30,6 +31,7 @@ _PUBLIC = {
     "Problem": "gemjax.history",
     "PromptTemplate": "gemjax.coremem",
     "RequestError": "gemjax.errors",
+    "SelectorConfig": "gemjax.distill",
     "SentenceTransformerEncoder": "gemjax.encoders",
     "StateError": "gemjax.errors",
     "UnansweredError": "gemjax.coremem",
@@ -47,6 +49,7 @@ __all__ = [
     "Distiller",
     "Encoder",
     "EncoderError",
+    "EvidenceSelector",
     "FlaxSentenceEncoder",
     "GEMConfig",
     "GemjaxError",
@@ -58,6 +61,7 @@ __all__ = [
     "Problem",
     "PromptTemplate",
     "RequestError",
+    "SelectorConfig",
     "SentenceTransformerEncoder",
     "StateError",
     "UnansweredError",
@@ -70,7 +74,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gemjax import kernels
     from gemjax.coremem import CoreMem, CoreMemConfig, PromptTemplate, UnansweredError
-    from gemjax.distill import DistillConfig, Distiller
+    from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, SelectorConfig
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (
         CallbackError,

@@ -1,7 +1,6 @@
 """Shorten a text to a token budget: what a query asks for, or what is said only once; and show what went."""
 
 import argparse
-import dataclasses
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,22 +10,29 @@ from gemjax.commands.options import start_jax
 from gemjax.errors import RequestError
 
 if TYPE_CHECKING:
-    from gemjax.distill import Turn
+    from rich.console import Console
+
+    from gemjax.distill import Distillation, Turn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="UTF-8 text, one turn a line, or JSON (`-`: standard input)")
     parser.add_argument("--budget", type=_budget, default=500, metavar="N", help="most tokens to keep (default 500)")
-    parser.add_argument("--model", metavar="NAME", help="a model name, folder or .gguf file (default: SmolLM2-135M)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="a model name, folder or .gguf file (default SmolLM2-135M); `selection` uses only its tokenizer",
+    )
     parser.add_argument("--query", metavar="TEXT", help="what the text will be asked: what matches it goes in first")
-    parser.add_argument("--preset", default="default", choices=("default", "paper"), help="the method")
+    parser.add_argument(
+        "--method",
+        default="selection",
+        choices=("selection", "fdtd", "paper"),
+        help="selection: by the query's words and meaning, no language model; fdtd: by a model's sensitivities too; "
+        "paper: as printed (default selection)",
+    )
     parser.add_argument("--encoder", metavar="NAME", help="scores the turns against the query (default: MiniLM)")
     parser.add_argument("--whole", action="store_true", help="the file is plain text and one turn, not one a line")
-    parser.add_argument(
-        "--no-model-pass",
-        action="store_true",
-        help="choose without sensitivities: about as good by default, and fast",
-    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one object: text, spans, counts, bound, report")
     form.add_argument("--show", action="store_true", help="print everything, what is dropped struck through")
@@ -40,24 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     start_jax(arguments)
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gemjax.distill import DistillConfig, Distiller
-    from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL
-
-    config = DistillConfig.paper() if arguments.preset == "paper" else DistillConfig()
-    if arguments.no_model_pass:
-        config = dataclasses.replace(config, loss="none")
     errors = Console(file=sys.stderr)
-    with errors.status("loading the model"):
-        distiller = Distiller.from_pretrained(
-            arguments.model or DEFAULT_LANGUAGE_MODEL, config, encoder=arguments.encoder
-        )
-    total = sum(distiller.model.count(turn.text) for turn in turns)
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task("reading", total=total)
-        out = distiller.distill(turns, arguments.budget, arguments.query, progress=lambda n: bar.advance(task, n))
+    out = _selected(arguments, turns) if arguments.method == "selection" else _distilled(arguments, turns, errors)
     if arguments.json:
         print_json(_report(out))
     elif arguments.show:
@@ -67,11 +58,38 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         errors.print(
             f"{out.status}: {out.tokens_after} of {out.tokens_before} tokens, budget {out.budget} "
-            f"({distiller.model.name}'s tokenizer)",
+            f"(tokenizer of {out.report['tokenizer']})",
             highlight=False,
             soft_wrap=True,
         )
     return 0
+
+
+def _selected(arguments: argparse.Namespace, turns: "list[Turn]") -> "Distillation":
+    from gemjax.distill import EvidenceSelector
+    from gemjax.models.text_tokenizer import TextTokenizer
+
+    tokenizer = None if arguments.model is None else TextTokenizer.from_pretrained(arguments.model)
+    selector = EvidenceSelector(tokenizer=tokenizer, encoder=arguments.encoder)
+    return selector.distill(turns, arguments.budget, arguments.query)
+
+
+def _distilled(arguments: argparse.Namespace, turns: "list[Turn]", errors: "Console") -> "Distillation":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from gemjax.distill import DistillConfig, Distiller
+    from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL
+
+    config = DistillConfig.paper() if arguments.method == "paper" else DistillConfig()
+    with errors.status("loading the model"):
+        distiller = Distiller.from_pretrained(
+            arguments.model or DEFAULT_LANGUAGE_MODEL, config, encoder=arguments.encoder
+        )
+    total = sum(distiller.model.count(turn.text) for turn in turns)
+    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("reading", total=total)
+        return distiller.distill(turns, arguments.budget, arguments.query, progress=lambda n: bar.advance(task, n))
 
 
 def _read(path: str, name: str) -> str:

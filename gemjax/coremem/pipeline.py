@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from gemjax.coremem.answer import Answer, AnswerStream, UnansweredError
 from gemjax.coremem.config import CoreMemConfig, check_count
-from gemjax.coremem.counting import estimating_model
 from gemjax.coremem.dates import read_time
 from gemjax.coremem.evidence import Evidence, Recollection, block, distilled, in_order
 from gemjax.coremem.generation import ChatMessage, Generation, Generator, Sampling
@@ -18,14 +17,17 @@ from gemjax.coremem.ledger import AskLedger, Stopwatch, peak_memory
 from gemjax.coremem.remembering import Remembered, kept_with, turn_ids
 from gemjax.coremem.support import least_support, support_of
 from gemjax.coremem.utterances import Utterance, as_utterances
-from gemjax.distill import DistillConfig, Distiller
+from gemjax.distill import Distiller, EvidenceSelector, SelectorConfig
+from gemjax.distill.turns import TokenReader
 from gemjax.errors import ConfigError, MemoryBankError
 from gemjax.memory import MemoryBank, MemoryConfig
 from gemjax.memory.filters import Where
 from gemjax.memory.record import Scope, When, scope_of
+from gemjax.models.language import LanguageModel
+from gemjax.models.text_tokenizer import TextTokenizer
 
-WHOLE_CLAIMS = DistillConfig(loss="none", filler=None, fit="skip", lexical=0.0, neighbours=0.0)
-"""No model pass, and whole sentences only: the search's scores have words and neighbours in them already."""
+WHOLE_CLAIMS = SelectorConfig(filler=None, fit="skip", lexical=0.0, neighbours=0.0)
+"""Whole sentences only; the search's scores have words and neighbours in them already."""
 
 
 class CoreMem:
@@ -51,7 +53,7 @@ class CoreMem:
         *,
         encoder: Any = None,
         generator: Generator | None = None,
-        distiller: Distiller | None = None,
+        distiller: EvidenceSelector | Distiller | None = None,
         config: CoreMemConfig | None = None,
         clock: Callable[[], dt.datetime] | None = None,
     ) -> None:
@@ -90,14 +92,20 @@ class CoreMem:
         return f"CoreMem({self.bank!r}, generator={None if self.generator is None else self.generator.model!r})"
 
     @property
-    def distiller(self) -> Distiller:
-        """What shortens the evidence. It counts by the generator's own tokenizer where that is known, else by an
-        estimate that errs upward."""
+    def distiller(self) -> EvidenceSelector | Distiller:
+        """What shortens the evidence; None was given: `EvidenceSelector(WHOLE_CLAIMS)`, which counts by the generator's
+        own tokenizer where that is known here, else by the default one."""
         with self._lock:
             if self._distiller is None:
-                model = getattr(self.generator, "language_model", None) or estimating_model()
-                self._distiller = Distiller(model, WHOLE_CLAIMS, name="whole-claims")
+                tokenizer = getattr(self.generator, "tokenizer", None)
+                known = isinstance(tokenizer, TextTokenizer | LanguageModel)
+                self._distiller = EvidenceSelector(WHOLE_CLAIMS, tokenizer=tokenizer if known else None)
             return self._distiller
+
+    def _count(self, text: str) -> int:
+        distiller = self.distiller
+        counter: TokenReader = distiller.model if isinstance(distiller, Distiller) else distiller.tokenizer
+        return counter.count(text)
 
     # ---- remembering ---------------------------------------------------------------------------------------------
 
@@ -202,12 +210,10 @@ class CoreMem:
                     [question], self.config.retrieve, where, scope=names, at=asked_at, vectors=vectors
                 )[0]
         parts: list[Evidence] = []
-        retrieved, distiller = 0, self.distiller
+        retrieved = 0
         with watch.stage("distil"):
             ordered = in_order(hits, [self.bank.get(hit.id) for hit in hits])
-            parts, retrieved = distilled(
-                ordered, self.config.prompt, distiller, distiller.model.count, budget, question
-            )
+            parts, retrieved = distilled(ordered, self.config.prompt, self.distiller, self._count, budget, question)
         support = support_of(hits)
         least = least_support(self.config.support, self.bank.encoder_name)
         return self._recollection(
@@ -233,7 +239,7 @@ class CoreMem:
             found.ledger,
             memories_kept=len(kept),
             memories_cut=cut,
-            tokens_kept=self.distiller.model.count(text),
+            tokens_kept=self._count(text),
             peak_memory_bytes=peak_memory(),
         )
         left_out = tuple(sorted(gone.values(), key=lambda part: part.rank))

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gemjax.distill.config import DistillConfig
-from gemjax.distill.distiller import Distiller, check_budget, finish, whole
+from gemjax.distill.outcome import check_budget, finish, whole
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
+from gemjax.distill.shortener import Shortener
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, units_of
 from gemjax.errors import ConfigError
@@ -74,12 +75,13 @@ class RandomDrop:
         return _in_order(self.model, turns, budget, order, self.name)
 
 
-def self_information(model: LanguageModel | None = None, *, encoder: Any = None) -> Distiller:
+def self_information(model: LanguageModel | None = None, *, encoder: Any = None) -> Shortener:
     """Selective Context's criterion through the same decoder and the same budget: keep the most surprising units.
 
     Words are scored by the mean self-information of their tokens and dropped anywhere; no structure, no protection.
     """
-    config = DistillConfig(
+    model = default_language_model() if model is None else model
+    recipe = Recipe(
         loss="surprisal",
         context="joint",
         multipliers=None,
@@ -92,7 +94,7 @@ def self_information(model: LanguageModel | None = None, *, encoder: Any = None)
         fit="prefix",
         headers=False,
     )
-    return Distiller(model, config, encoder=encoder, name="self-information")
+    return Shortener(recipe, model, model, encoder=encoder, name="self-information")
 
 
 class LLMLingua2:
@@ -131,7 +133,7 @@ class LLMLingua2:
         text = "\n".join(turn.turn.text for turn in read)
         before = self.model.count(text)
         if before <= budget or not text.strip():
-            return whole(read, units, text, before, budget, self.name)
+            return whole(read, units, text, before, budget, self.model, self.name)
         short = str(self._compressor.compress_prompt(text, target_token=budget)["compressed_prompt"])
         tokens = self.model.tokenize(short)
         stop = len(short) if len(tokens.ids) <= budget else int(tokens.stops[budget - 1])
@@ -158,7 +160,7 @@ def _in_order(
     text = "\n".join(turn.text for turn in listed)
     before = model.count(text)
     if before <= budget or not text.strip():
-        return whole(read, units, text, before, budget, name)
+        return whole(read, units, text, before, budget, model, name)
     ranked = order(units, read)
 
     def grown(count: int) -> np.ndarray:

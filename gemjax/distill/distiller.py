@@ -1,53 +1,35 @@
-"""The FDTD façade: text in, the part of it that fits a budget out."""
+"""FDTD: the paper's distillation by the sensitivity of a small language model."""
 
-import dataclasses
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from gemjax.distill.config import DistillConfig
-from gemjax.distill.coverage import coverage
-from gemjax.distill.integrity import integrity
-from gemjax.distill.relevance import fused_relevance
-from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
-from gemjax.distill.scoring import ScoreCache, Scored, ablation_bound, score_turns
-from gemjax.distill.selection import Plan, best_set, plan, take
-from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
-from gemjax.distill.units import Units, is_unspaced, units_of
+from gemjax.distill.shortener import Progress, Shortener
+from gemjax.distill.turns import Turns
 from gemjax.errors import ConfigError
-from gemjax.kernels.tokens import Fit
 from gemjax.models.language import LanguageModel, default_language_model
-
-Progress = Callable[[int], None]
-
-
-class Compressor(Protocol):
-    """Anything that shortens turns to a budget: the distiller and what it is compared with."""
-
-    name: str
-
-    def distill(self, turns: Turns, budget: int, query: str | None = None) -> Distillation:
-        """The turns within `budget` tokens."""
-        ...
 
 
 class Distiller:
     """Shortens text to a token budget by the sensitivity of a small language model (CoreMem, section 3.3).
 
-    The text is cut into sentences, the least sensitive units in them are dropped, and sentences enter until the budget
-    is full. What comes out are original characters in their original order. Remembers the scores of the turns it read
-    last, so that a memory that is retrieved again costs no pass; safe to use from several threads.
+    The text is cut into sentences, the least sensitive units in them are dropped, and sentences enter by their worth,
+    mean sensitivity times retrieval score, until the budget is full. What comes out are original characters in their
+    original order, with a bound on the first-order change of the loss. Every turn that is not remembered costs a
+    forward and a backward pass: `EvidenceSelector` keeps as much of the answers on LoCoMo without one. Safe to use
+    from several threads.
 
     Args:
         model: the language model; None: SmolLM2-135M-Instruct, shared by the process.
-        config: the method; `DistillConfig.paper()` is the printed one.
+        config: the parameters; `DistillConfig.paper()` is the printed method.
         encoder: scores turns against the query when they carry no scores of their own (`gemjax.as_encoder` takes what
             it may be); None: the default encoder, loaded when it is first needed.
         name: how reports call it.
+
+    Raises:
+        ConfigError: `config` is no `DistillConfig`.
+        WeightsError: the default model's weights are nowhere.
     """
 
     def __init__(
@@ -63,8 +45,7 @@ class Distiller:
         if not isinstance(self.config, DistillConfig):
             raise ConfigError(f"config must be a DistillConfig or None, got {type(config).__name__}")
         self.name = name
-        self.cache = ScoreCache()
-        self._encoder = encoder
+        self._shortener = Shortener(self.config.recipe(), self.model, self.model, encoder=encoder, name=name)
 
     @classmethod
     def from_pretrained(
@@ -88,350 +69,20 @@ class Distiller:
         """The most telling part of the turns within a budget.
 
         A text within the budget comes back as it is, without a model pass. The result never has more than `budget`
-        tokens, counted by tokenising it; it is empty when not even the smallest unit fits.
+        tokens, counted by tokenising it; it is empty when not even the smallest unit fits. The scores of the turns read
+        last are remembered, so a memory that is retrieved again costs no pass.
 
         Args:
             turns: a text, texts or `Turn`s, oldest first.
             budget: the most tokens of the model's tokenizer, at least 1.
             query: what the text will be asked. Turns without scores are scored by their similarity to it.
-                With neither, the sentences come first that say most that is not said yet.
             progress: called with the number of tokens that the model has read since the last call.
 
         Raises:
             ConfigError: the budget is below 1 or no integer.
             TypeError: the turns are neither strings nor `Turn`s, or the query is no string.
         """
-        check_budget(budget)
-        if query is not None and not isinstance(query, str):
-            raise TypeError(f"query must be a string or None, got {type(query).__name__}")
-        listed = as_turns(turns)
-        read = read_turns(listed, self.model)
-        text = "\n".join(turn.text for turn in listed)
-        before = self.model.count(text)
-        units = units_of(read, self.config.unit)
-        if before <= budget or not text.strip():
-            return whole(read, units, text, before, budget, self.name)
-        # Before the model reads: an encoder that cannot be loaded should fail at once.
-        relevance = self._relevance(read, query)
-        scored = score_turns(read, self.model, self.config, query, progress, self.cache)
-        bonds = _bonds(read, self.config)
-        planned, demoted = self._plan(units, scored, read, bonds)
-        kept = self._choose(units, planned, demoted, bonds, relevance, read, budget)
-        return finish(read, units, kept, before, budget, self.model, scored=scored, planned=planned, name=self.name)
-
-    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn], bonds: "_Bonds") -> tuple[Plan, np.ndarray]:
-        texts = [read[t].turn.text[a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
-        scores = units.mean(scored.scores)
-        if self.config.multipliers is not None:
-            scores = scores * self.config.multipliers.factors(texts)
-        spared = np.zeros(len(units), bool)
-        demoted = np.zeros(sum(len(turn.spans) for turn in read), bool)
-        filler = self.config.filler
-        if filler is not None:
-            opens = np.append(True, np.diff(units.turn) > 0)
-            spared = np.array([filler.word(text) for text in texts], bool) & ~opens & ~units.header
-            demoted = np.array([filler.sentence(sentence) for sentence in _sentences(read)], bool)
-            # Filler words in a sentence that is taken last stay: there is nothing else in it.
-            spared &= ~demoted[units.sentence]
-            # "not just", "not very well": without the filler it would be another claim.
-            spared &= ~bonds.whole[units.sentence]
-        fixed = bonds.whole[units.sentence]
-        if self.config.headers:
-            fixed = fixed | units.header
-        return plan(units, scores, spared, fixed, len(read), self.config), demoted
-
-    def _relevance(self, read: list[ReadTurn], query: str | None) -> np.ndarray | None:
-        """How well each sentence's turn (of a single turn: the sentence itself) matches the query; None: unknown."""
-        if self.config.value == "mean":
-            return None
-        config = self.config
-        owner = np.repeat(np.arange(len(read)), [len(turn.spans) for turn in read])
-        texts = [turn.turn.text for turn in read]
-        scores = [turn.turn.score for turn in read]
-        # Punctuation and emoji alone ask nothing.
-        asked = query is not None and any(map(str.isalnum, query))
-        if any(score is not None for score in scores):
-            known = np.array([math.nan if score is None else score for score in scores])
-        elif asked:
-            from gemjax.encoders import as_encoder
-
-            self._encoder = as_encoder(self._encoder)
-            if len(read) == 1:
-                owner = np.arange(len(read[0].spans))
-                texts = [texts[0][a:b] for a, b in read[0].spans]
-            vectors = self._encoder.encode([query, *texts])
-            known = np.asarray(vectors[1:] @ vectors[0], float)
-        else:
-            return None
-        return fused_relevance(known, texts, query, lexical=config.lexical, neighbours=config.neighbours)[owner]
-
-    def _choose(
-        self,
-        units: Units,
-        planned: Plan,
-        demoted: np.ndarray,
-        bonds: "_Bonds",
-        relevance: np.ndarray | None,
-        read: list[ReadTurn],
-        budget: int,
-    ) -> np.ndarray:
-        config = self.config
-        fixed = units.header if config.headers else np.zeros(len(units), bool)
-        body = planned.kept & ~fixed
-        sentences = len(planned.means)
-        costs = np.bincount(units.sentence, np.where(body, units.cost, 0), sentences).astype(int)
-        owner = np.zeros(sentences, int)
-        owner[units.sentence] = units.turn
-        # A line end in front of every turn but the first that is kept; counted for all, settled by the recount.
-        opening = 1 + np.bincount(units.turn, np.where(fixed, units.cost, 0), len(read)).astype(int)
-        worth = self._worth(planned, relevance, costs, owner, opening, budget, read)
-        # Sentences whose every unit is left out, or that hold only a header, are not in the queue.
-        queue = np.lexsort((np.arange(sentences), -worth, demoted))
-        queue = queue[costs[queue] > 0]
-        queue, chosen = self._taken(queue, costs, owner, opening, bonds.whole, budget + 1)
-        turns = [turn.turn for turn in read]
-
-        def mask(count: int) -> np.ndarray:
-            named = bonds.with_needs(chosen[:count])
-            inside = np.isin(units.sentence, named)
-            kept: np.ndarray = (body & inside) | (fixed & np.isin(units.turn, owner[named]))
-            return kept
-
-        def fits(kept: np.ndarray) -> bool:
-            return self.model.count(render(kept_spans(units, kept, turns), turns)) <= budget
-
-        while chosen and not fits(mask(len(chosen))):
-            chosen.pop()
-        kept = mask(len(chosen))
-        if len(chosen) == len(queue):
-            # Everything of worth is in: what pruning took comes back, best first.
-            present = np.zeros(sentences, bool)
-            present[bonds.with_needs(chosen)] = True
-            left = np.flatnonzero(~kept & (present | ~bonds.whole)[units.sentence])
-            return self._longest(kept, left[np.lexsort((left, -planned.scores[left]))], fits)
-        following = queue[len(chosen)]
-        if config.fit != "trim" or bonds.whole[following]:
-            return kept
-        # The best part of the sentence that does not fit: its header, then protected units before the others.
-        own = np.flatnonzero(body & (units.sentence == following))
-        own, says = self._trimmed(own, units, planned, read)
-        header = np.flatnonzero(fixed & (units.turn == owner[following]) & ~kept)
-        more = self._longest(kept, np.concatenate([header, own]), fits)
-        # A header or a full stop alone says nothing.
-        return more if (more & ~kept)[own[says]].any() else kept
-
-    def _taken(
-        self,
-        queue: np.ndarray,
-        costs: np.ndarray,
-        owner: np.ndarray,
-        opening: np.ndarray,
-        whole: np.ndarray,
-        budget: int,
-    ) -> tuple[np.ndarray, list[int]]:
-        """The queue, and the sentences at its front that fit.
-
-        Under "trim" a sentence that is taken whole or not at all and does not fit leaves the queue: those after it may
-        still fit. The first one that may be picked from ends the walk, as every sentence does under "prefix".
-        """
-        fit: Fit = "skip" if self.config.fit == "skip" else "prefix"
-        while True:
-            values = -np.arange(len(queue), dtype=float)
-            taken = take(values, costs[queue], owner[queue], opening, budget, fit)
-            chosen = [int(queue[i]) for i in taken]
-            if self.config.fit != "trim" or len(chosen) == len(queue) or not whole[queue[len(chosen)]]:
-                return queue, chosen
-            room = budget - int(costs[chosen].sum() + opening[np.unique(owner[chosen])].sum())
-            later = np.arange(len(queue)) >= len(chosen)
-            stays = ~(later & whole[queue] & (costs[queue] > room))
-            # What fits but for its turn's opening leaves the queue by itself.
-            stays[len(chosen)] = False
-            queue = queue[stays]
-
-    def _trimmed(
-        self, own: np.ndarray, units: Units, planned: Plan, read: list[ReadTurn]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The order in which units of a sentence that does not fit whole go in, and which of them say something.
-
-        Protected ones first, then words before punctuation, by score. In a script that does not separate words units
-        are single characters, and a choice of them reads as other words: there the sentence is cut off.
-        """
-        pieces = [
-            read[t].turn.text[a:b] for t, a, b in zip(units.turn[own], units.start[own], units.stop[own], strict=True)
-        ]
-        says = np.array([any(map(str.isalnum, piece)) for piece in pieces], bool)
-        if any(map(is_unspaced, pieces)):
-            return own, says
-        order = np.lexsort((own, -planned.scores[own], ~says, ~planned.protected[own]))
-        return own[order], says[order]
-
-    def _longest(self, kept: np.ndarray, order: np.ndarray, fits: Callable[[np.ndarray], bool]) -> np.ndarray:
-        """Add units in this order as long as the text fits: by bisection, then settled by going back."""
-
-        def grown(count: int) -> np.ndarray:
-            more = kept.copy()
-            more[order[:count]] = True
-            return more
-
-        low, high = 0, len(order)
-        while low < high:
-            middle = math.ceil((low + high) / 2)
-            if fits(grown(middle)):
-                low = middle
-            else:
-                high = middle - 1
-        return grown(low)
-
-    def _worth(
-        self,
-        planned: Plan,
-        relevance: np.ndarray | None,
-        costs: np.ndarray,
-        owner: np.ndarray,
-        opening: np.ndarray,
-        budget: int,
-        read: list[ReadTurn],
-    ) -> np.ndarray:
-        kind = self.config.value
-        if kind == "turn":
-            if relevance is None:
-                return coverage(_sentences(read), costs + opening[owner], planned.means)
-            return relevance
-        if relevance is None and kind != "knapsack":
-            return planned.means
-        scaled = np.ones(len(costs))
-        if relevance is not None and len(costs):
-            spread = np.ptp(relevance)
-            scaled = (relevance - relevance.min()) / spread if spread else scaled
-        product: np.ndarray = scaled * planned.means
-        if kind == "product":
-            return product
-        # A turn's opening is shared out among its sentences: the table knows no openings.
-        shared = costs + np.ceil(opening[owner] / np.maximum(np.bincount(owner)[owner], 1)).astype(int)
-        chosen = best_set(np.where(costs > 0, product * costs, 0.0), shared, budget)
-        ranked: np.ndarray = product + np.where(chosen, product.max(initial=0.0) + 1.0, 0.0)
-        return ranked
+        return self._shortener.distill(turns, budget, query, progress=progress)
 
     def __repr__(self) -> str:
         return f"Distiller({self.model.name!r}, {self.config})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bonds:
-    """What belongs together, over the sentences of all turns."""
-
-    whole: np.ndarray
-    needs: list[tuple[int, ...]]
-
-    def with_needs(self, sentences: list[int]) -> list[int]:
-        """The sentences, and those that must come with them."""
-        return list(dict.fromkeys(i for sentence in sentences for i in (sentence, *self.needs[sentence])))
-
-
-def _bonds(read: list[ReadTurn], config: DistillConfig) -> _Bonds:
-    """The printed method drops tokens wherever they stand; whole words keep what they say."""
-    total = sum(len(turn.spans) for turn in read)
-    if config.unit != "word":
-        return _Bonds(np.zeros(total, bool), [()] * total)
-    whole: list[bool] = []
-    needs: list[tuple[int, ...]] = []
-    for turn in read:
-        found = integrity(turn.turn, turn.spans)
-        needs += [tuple(len(whole) + i for i in line) for line in found.needs]
-        whole += found.whole
-    return _Bonds(np.array(whole, bool), needs)
-
-
-def _sentences(read: list[ReadTurn]) -> list[str]:
-    """Every sentence, without its turn's header."""
-    return [
-        turn.turn.text[max(a, turn.turn.header if i == 0 else a) : b]
-        for turn in read
-        for i, (a, b) in enumerate(turn.spans)
-    ]
-
-
-def check_budget(budget: object) -> None:
-    """Raises `ConfigError` unless the budget is an integer of at least 1."""
-    if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1:
-        raise ConfigError(f"budget = {budget!r}; expected an integer of at least 1 (tokens)")
-
-
-def whole(read: list[ReadTurn], units: Units, text: str, before: int, budget: int, name: str) -> Distillation:
-    """Everything, as it came; an empty or blank text gives an empty one when it does not fit."""
-    turns = [turn.turn for turn in read]
-    fits = before <= budget
-    spans = kept_spans(units, np.ones(len(units), bool), turns) if fits else []
-    tokens = len(units.first) and int(units.first[-1])
-    zeros = np.zeros(tokens, np.float32)
-    return Distillation(
-        text=text if fits else "",
-        status="unchanged" if fits and text else "empty",
-        spans=tuple(spans),
-        kept=np.full(tokens, fits),
-        sensitivity=zeros,
-        scores=zeros,
-        **_places(read),
-        budget=budget,
-        tokens_before=before,
-        tokens_after=before if fits else 0,
-        bound=0.0,
-        change=0.0,
-        report={"method": name, "turns": len(read)},
-    )
-
-
-def finish(
-    read: list[ReadTurn],
-    units: Units,
-    kept: np.ndarray,
-    before: int,
-    budget: int,
-    model: LanguageModel,
-    *,
-    name: str,
-    scored: Scored | None = None,
-    planned: Plan | None = None,
-) -> Distillation:
-    """The result for the units that are kept."""
-    turns = [turn.turn for turn in read]
-    spans = kept_spans(units, kept, turns)
-    text = render(spans, turns)
-    tokens = np.repeat(kept, units.cost)
-    raw = np.zeros(len(tokens), np.float32) if scored is None else scored.raw
-    products = np.zeros(len(tokens), np.float32) if scored is None else scored.products
-    scores = raw if planned is None else np.repeat(planned.scores, units.cost).astype(np.float32)
-    sentences = np.unique(units.sentence[kept])
-    return Distillation(
-        text=text,
-        status="compressed" if text else "empty",
-        spans=tuple(spans),
-        kept=tokens,
-        sensitivity=raw,
-        scores=scores,
-        **_places(read),
-        budget=budget,
-        tokens_before=before,
-        tokens_after=model.count(text),
-        bound=0.0 if scored is None else ablation_bound(raw, ~tokens, model.config.hidden_size),
-        change=float(-products[~tokens].sum(dtype=np.float64)),
-        report={
-            "method": name,
-            "turns": len(read),
-            "turns_kept": len({span.turn for span in spans}),
-            "sentences": sum(len(turn.spans) for turn in read),
-            "sentences_kept": len(sentences),
-            "model": model.name,
-            "loss": None if scored is None else scored.loss,
-        },
-    )
-
-
-def _places(read: list[ReadTurn]) -> dict[str, np.ndarray]:
-    counts = [len(turn.tokens.ids) for turn in read]
-    empty = np.zeros(0, np.int64)
-    return {
-        "starts": np.concatenate([empty, *(turn.tokens.starts for turn in read)]),
-        "stops": np.concatenate([empty, *(turn.tokens.stops for turn in read)]),
-        "turn": np.repeat(np.arange(len(read)), counts),
-    }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from gemjax.distill.config import DistillConfig
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.turns import ReadTurn
 from gemjax.kernels.host import power_of_two
 from gemjax.kernels.sensitivity import average_pool, first_order_bound, impute_ends, normalised_ranks
@@ -78,10 +78,16 @@ class ScoreCache:
                 self._values.popitem(last=False)
 
 
+def unscored(tokens: int) -> Scored:
+    """No pass: every token scores 1, and nothing is known of the loss."""
+    zeros = np.zeros(tokens, np.float32)
+    return Scored(zeros, zeros, np.ones(tokens, np.float32), 0.0)
+
+
 def score_turns(
     turns: Sequence[ReadTurn],
     model: LanguageModel,
-    config: DistillConfig,
+    recipe: Recipe,
     query: str | None,
     progress: Callable[[int], None] | None = None,
     cache: ScoreCache | None = None,
@@ -89,12 +95,12 @@ def score_turns(
     """Score every token of the turns. A query is used by `loss="query"` only, the cache by `context="turn"`."""
     lengths = [len(turn.tokens.ids) for turn in turns]
     total = sum(lengths)
-    if config.loss == "none" or not total:
-        return Scored(np.zeros(total, np.float32), np.zeros(total, np.float32), np.ones(total, np.float32), 0.0)
-    window = min(config.window, model.config.max_position_embeddings)
-    if config.loss == "query" and query is not None:
+    if recipe.loss == "none" or not total:
+        return unscored(total)
+    window = min(recipe.window, model.config.max_position_embeddings)
+    if recipe.loss == "query" and query is not None:
         pieces, values = _for_query(turns, model, query, window, progress)
-    elif config.context == "turn":
+    elif recipe.context == "turn":
         pieces = [(i, i + 1) for i in range(len(turns))]
         cache = ScoreCache() if cache is None else cache
         values = cache.scores(model, [turn.tokens.ids for turn in turns], window, progress)
@@ -106,12 +112,12 @@ def score_turns(
     raw = np.concatenate([value.sensitivity for value in values])
     products = np.concatenate([value.products for value in values])
     surprisal = np.concatenate([value.surprisal for value in values])
-    chosen = surprisal if config.loss == "surprisal" else raw
+    chosen = surprisal if recipe.loss == "surprisal" else raw
     bounds = np.cumsum([0, *lengths])
     cuts = [int(bounds[first]) for first, _ in pieces] + [total]
     read = [chosen[a:b] for a, b in itertools.pairwise(cuts)]
-    scores = np.concatenate(_rows(read, impute=config.impute, width=config.smoothing, rank=False))
-    if config.rank:
+    scores = np.concatenate(_rows(read, impute=recipe.impute, width=recipe.smoothing, rank=False))
+    if recipe.rank:
         by_turn = [scores[a:b] for a, b in itertools.pairwise(bounds)]
         scores = np.concatenate(_rows(by_turn, impute=False, width=1, rank=True))
     return Scored(raw, products, scores.astype(np.float32), float(surprisal.sum()))

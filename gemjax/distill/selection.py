@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gemjax.distill.config import DistillConfig
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.units import Units
 from gemjax.kernels.host import power_of_two
 from gemjax.kernels.tokens import (
@@ -70,9 +70,7 @@ def _prune(
     return scores, protected, kept, means
 
 
-def plan(
-    units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray, turns: int, config: DistillConfig
-) -> Plan:
+def plan(units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray, turns: int, recipe: Recipe) -> Plan:
     """Decay, protection, pruning, gap filling and the sentences' means (section 3.3).
 
     Args:
@@ -81,7 +79,7 @@ def plan(
         spared: units that filler rules leave out.
         fixed: units that pruning must leave: headers, and sentences that are taken whole or not at all.
         turns: how many turns there are.
-        config: the method.
+        recipe: the method.
     """
     n = len(units)
     sentences = int(units.sentence.max()) + 1 if n else 0
@@ -99,12 +97,12 @@ def plan(
         padded(fixed, bool),
         padded(spared, bool),
         np.int32(max(turns, 1)),
-        np.float32(config.oldest),
-        np.float32(config.keep),
-        head=config.head,
-        tail=config.tail,
-        longer_than=config.longer_than,
-        gap=config.gap,
+        np.float32(recipe.oldest),
+        np.float32(recipe.keep),
+        head=recipe.head,
+        tail=recipe.tail,
+        longer_than=recipe.longer_than,
+        gap=recipe.gap,
     )
     per_unit = (np.asarray(x)[:n] for x in (decayed, protected, kept))
     scores_, protected_, kept_ = per_unit

@@ -4,11 +4,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from numbers import Real
+from typing import Protocol
 
 import numpy as np
 
 from gemjax.distill.sentences import Span, sentences
-from gemjax.models.language import LanguageModel, Tokens
+from gemjax.models.text_tokenizer import Tokens
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +63,20 @@ def as_turns(turns: Turns) -> list[Turn]:
     return out
 
 
+class TokenReader(Protocol):
+    """What counts a budget: a `TextTokenizer`, or a language model with its own."""
+
+    name: str
+
+    def tokenize(self, text: str) -> Tokens:
+        """The text's tokens and their characters."""
+        ...
+
+    def count(self, text: str) -> int:
+        """How many tokens the text has."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadTurn:
     """A turn with its tokens and sentences."""
@@ -72,6 +87,6 @@ class ReadTurn:
     """Sentences. A header is not one of its own: it belongs to the first."""
 
 
-def read_turns(turns: Sequence[Turn], model: LanguageModel) -> list[ReadTurn]:
+def read_turns(turns: Sequence[Turn], tokenizer: TokenReader) -> list[ReadTurn]:
     """Tokenise and split each turn by itself: what a turn becomes must not depend on its neighbours."""
-    return [ReadTurn(turn, model.tokenize(turn.text), sentences(turn.text)) for turn in turns]
+    return [ReadTurn(turn, tokenizer.tokenize(turn.text), sentences(turn.text)) for turn in turns]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gemjax.distill import Distiller
 from gemjax.errors import ConfigError, RequestError
 from gemjax.evaluation.answer_loss import (
     answer_losses,
@@ -93,8 +92,9 @@ def evaluate(
         for name, method in made.items():
             found.methods[name] = measure(name, method, chosen, budgets, progress)
         for name, variant in (variants or {}).items():
-            distiller = Distiller(model, variant.config, name=name)
-            found.variants[name] = found.methods.get(name) or measure(name, distiller, chosen, budgets, progress)
+            found.variants[name] = found.methods.get(name) or measure(
+                name, variant.make(model, name), chosen, budgets, progress
+            )
         if asked:
             _take_losses(found, chosen, asked, model, progress)
         for row in bound_rows([chosen[i] for i in stratified(chosen, bounds, seed)], model, progress=progress):

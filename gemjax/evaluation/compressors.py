@@ -1,11 +1,13 @@
-"""The methods that the compression tables compare, and the variants that take the printed and the default one apart."""
+"""The methods that the compression tables compare, and the variants that take them apart."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from gemjax.distill import Compressor, DistillConfig, Distiller, Filler, Multipliers
+from gemjax.distill import Compressor, DistillConfig, Distiller, EvidenceSelector, Filler, Multipliers, SelectorConfig
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
+from gemjax.distill.recipe import Recipe
+from gemjax.distill.shortener import Shortener
 from gemjax.errors import ConfigError
 from gemjax.evaluation.compression import BASELINE
 from gemjax.models.language import LanguageModel
@@ -13,11 +15,11 @@ from gemjax.models.language import LanguageModel
 Reading = Literal["nothing", "turns", "questions"]
 
 
-def reading(config: DistillConfig) -> Reading:
+def reading(recipe: Recipe) -> Reading:
     """What the model has to read: nothing, each distinct turn once, or the turns of each question anew."""
-    if config.loss == "none":
+    if recipe.loss == "none":
         return "nothing"
-    return "turns" if config.context == "turn" and config.loss != "query" else "questions"
+    return "turns" if recipe.context == "turn" and recipe.loss != "query" else "questions"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,17 +34,15 @@ class Method:
 
 
 def _fdtd(name: str, about: str, config: DistillConfig) -> Method:
-    return Method(about, lambda model: Distiller(model, config, name=name), reading(config))
+    return Method(about, lambda model: Distiller(model, config, name=name), reading(config.recipe()))
 
 
 METHODS: dict[str, Method] = {
     BASELINE: Method("best turns first, the last one cut: the baseline", lambda m: Truncation(m, "retrieved")),
     "truncation-last": Method("the newest of the retrieved turns", lambda m: Truncation(m, "last")),
     "random": Method("random tokens", lambda m: RandomDrop(m)),
-    "fdtd-no-model": _fdtd(
-        "fdtd-no-model", "the default without sensitivities", dataclasses.replace(DistillConfig(), loss="none")
-    ),
-    "fdtd": _fdtd("fdtd", "DistillConfig()", DistillConfig()),
+    "selection": Method("EvidenceSelector(): no language model", lambda model: EvidenceSelector(tokenizer=model)),
+    "fdtd": _fdtd("fdtd", "Distiller(): sensitivity times retrieval score", DistillConfig()),
     "fdtd-paper": _fdtd("fdtd-paper", "DistillConfig.paper(), as printed", DistillConfig.paper()),
     "fdtd-paper-by-turn": _fdtd(
         "fdtd-paper-by-turn",
@@ -77,16 +77,20 @@ def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -
 class Variant:
     """A method with one part changed; `parent` names the variant that is otherwise the same."""
 
-    config: DistillConfig
+    recipe: Recipe
     parent: str | None = None
 
     @property
     def reads(self) -> Reading:
-        return reading(self.config)
+        return reading(self.recipe)
+
+    def make(self, model: LanguageModel, name: str) -> Shortener:
+        """The variant with a model, under the name that the table gives it."""
+        return Shortener(self.recipe, model, model, name=name)
 
 
 def variants(*, each_question: bool = True) -> dict[str, Variant]:
-    """The default method and the printed one with one part changed or left out (paper, table 5).
+    """The selection, the distiller and the printed method with one part changed or left out (paper, table 5).
 
     A variant that comes out like its parent (its part is not in the preset) is left out.
 
@@ -97,39 +101,45 @@ def variants(*, each_question: bool = True) -> dict[str, Variant]:
 
 
 def _all_variants() -> Iterator[tuple[str, Variant]]:
-    default, paper = DistillConfig(), DistillConfig.paper()
+    selection, fdtd, paper = SelectorConfig().recipe(), DistillConfig().recipe(), DistillConfig.paper().recipe()
     by_turn = dataclasses.replace(paper, context="turn")
-    factors, filler = paper.multipliers or Multipliers(), default.filler or Filler()
-    query = dataclasses.replace(default, loss="query")
-    pruned = dataclasses.replace(default, loss="text", context="turn", keep=0.9)
-    families: list[tuple[str, str | None, DistillConfig, dict[str, DistillConfig]]] = [
+    factors, filler = paper.multipliers or Multipliers(), selection.filler or Filler()
+    passed = dataclasses.replace(selection, loss="text")
+    query = dataclasses.replace(selection, loss="query")
+    pruned = dataclasses.replace(passed, keep=0.9)
+    families: list[tuple[str, str | None, Recipe, dict[str, Recipe]]] = [
         (
-            "fdtd",
+            "selection",
             None,
-            default,
+            selection,
             {
-                "no model pass": dataclasses.replace(default, loss="none"),
-                "question's words not used": dataclasses.replace(default, lexical=0.0),
-                "neighbours not used": dataclasses.replace(default, neighbours=0.0),
-                "retrieval order": dataclasses.replace(default, lexical=0.0, neighbours=0.0),
-                "order alone": dataclasses.replace(default, loss="none", filler=None),
-                "no filler rules": dataclasses.replace(default, filler=None),
+                "with a model pass": passed,
+                "question's words not used": dataclasses.replace(selection, lexical=0.0),
+                "neighbours not used": dataclasses.replace(selection, neighbours=0.0),
+                "retrieval order": dataclasses.replace(selection, lexical=0.0, neighbours=0.0),
+                "no filler rules": dataclasses.replace(selection, filler=None),
                 "filler words stay": dataclasses.replace(
-                    default, filler=dataclasses.replace(filler, words=frozenset())
+                    selection, filler=dataclasses.replace(filler, words=frozenset())
                 ),
-                "questions stay": dataclasses.replace(default, filler=dataclasses.replace(filler, questions=False)),
-                "short ones stay": dataclasses.replace(default, filler=dataclasses.replace(filler, short=0)),
-                "skip": dataclasses.replace(default, fit="skip"),
-                "prefix": dataclasses.replace(default, fit="prefix"),
-                "mean": dataclasses.replace(default, value="mean", rank=True),
-                "product": dataclasses.replace(default, value="product", rank=True),
-                "knapsack": dataclasses.replace(default, value="knapsack", rank=True),
-                "10 % pruned": pruned,
+                "questions stay": dataclasses.replace(selection, filler=dataclasses.replace(filler, questions=False)),
+                "short ones stay": dataclasses.replace(selection, filler=dataclasses.replace(filler, short=0)),
+                "skip": dataclasses.replace(selection, fit="skip"),
+                "prefix": dataclasses.replace(selection, fit="prefix"),
             },
         ),
         (
-            "fdtd, 10 % pruned",
             "fdtd",
+            "selection",
+            fdtd,
+            {
+                "mean": dataclasses.replace(fdtd, value="mean"),
+                "knapsack": dataclasses.replace(fdtd, value="knapsack"),
+                "retrieval score alone": dataclasses.replace(fdtd, lexical=0.0, neighbours=0.0),
+            },
+        ),
+        (
+            "selection, 10 % pruned",
+            "selection",
             pruned,
             {
                 "by self-information": dataclasses.replace(pruned, loss="surprisal"),
@@ -139,8 +149,8 @@ def _all_variants() -> Iterator[tuple[str, Variant]]:
             },
         ),
         (
-            "fdtd, question's loss",
-            "fdtd",
+            "selection, question's loss",
+            "selection",
             query,
             {
                 "mean": dataclasses.replace(query, value="mean"),
@@ -167,19 +177,19 @@ def _all_variants() -> Iterator[tuple[str, Variant]]:
             },
         ),
     ]
-    known: dict[str, DistillConfig] = {}
-    for family, parent, config, members in families:
+    known: dict[str, Recipe] = {}
+    for family, parent, recipe, members in families:
         base = family
-        if parent is not None and config == known[parent]:
+        if parent is not None and recipe == known[parent]:
             base = parent
         elif family not in known:
-            known[family] = config
-            yield family, Variant(config, parent)
+            known[family] = recipe
+            yield family, Variant(recipe, parent)
         for name, member in members.items():
-            if member != config:
+            if member != recipe:
                 known[f"{family}, {name}"] = member
                 yield f"{family}, {name}", Variant(member, base)
 
 
-def _boosts(config: DistillConfig, multipliers: Multipliers) -> DistillConfig:
-    return dataclasses.replace(config, multipliers=multipliers)
+def _boosts(recipe: Recipe, multipliers: Multipliers) -> Recipe:
+    return dataclasses.replace(recipe, multipliers=multipliers)

@@ -20,7 +20,7 @@ from gemjax.evaluation.replay import (
 )
 from gemjax.evaluation.replay.compressed import Compressed, MeteredEncoder
 from gemjax.evaluation.replay.grounding import CallNeeds, Need, NeedIndex, met
-from gemjax.evaluation.replay.replay import MIN_BLOCKS, REFERENCE, methods_named
+from gemjax.evaluation.replay.replay import MIN_BLOCKS, reference_method
 from gemjax.history.archive.archive import By
 from gemjax.history.records import BlockContent
 from gemjax.history.signals.arguments import fields
@@ -61,10 +61,9 @@ def evaluate(trajectory: Trajectory, encoder: Any, ways: Sequence[By] = WAYS) ->
     Returns: the outcome; None for a trajectory in which no call has a need.
     """
     counter = EstimatedTokens()
-    (method,) = methods_named([REFERENCE], Prices())
-    assert isinstance(method, Compressed)
+    method = reference_method(Prices())
     meter = MeteredEncoder(encoder, counter, {})
-    method.give(meter)
+    method.prepare(meter)
     method.begin(trajectory)
     ledger = Ledger(trajectory.request_template, trajectory.wire.key, Sizer(counter), Prices())
     index = NeedIndex(trajectory)
@@ -106,11 +105,11 @@ def _ask(
     found: "Counter[tuple[str, str, int]]",
     recalled: "Counter[tuple[str, str]]",
 ) -> None:
-    answer = method.compressor.recall(query, k=max(TOP), budget=10**9, by=way)
+    answer = method.archive().recall(query, k=max(TOP), budget=10**9, by=way)
     positions = [e.position for e in answer.exchanges]
     for k in TOP:
         found[name, way, k] += sum(bool(set(positions[:k]) & set(need.blocks)) for need in missing)
-    within = method.compressor.recall(query, k=max(TOP), budget=BUDGET, by=way)
+    within = method.archive().recall(query, k=max(TOP), budget=BUDGET, by=way)
     text = "\n".join(e.text for e in within.exchanges)
     # As a model reads JSON: with its escapes undone.
     plain = text.replace("\\n", "\n").replace('\\"', '"')

@@ -22,28 +22,13 @@ from gemjax.kernels.sensitivity import Sensitivity, token_sensitivity
 from gemjax.models.checkpoint import merged
 from gemjax.models.config import DecoderConfig
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, open_language_model
-from gemjax.models.opening import no_panic
-from gemjax.models.tokenizer import readable
+from gemjax.models.text_tokenizer import TextTokenizer, Tokens
 
 # Tokens in a batch: enough for the matrix products to reach their speed, few enough to stay small in memory.
 _BATCH_TOKENS = 1024
 _SMALLEST = 32
 _FINE = 256
 _WINDOW = 1024
-
-
-class Tokens(NamedTuple):
-    """A text's tokens and the characters of the original text that each covers.
-
-    Attributes:
-        ids: int32 `[n]`.
-        starts, stops: int64 `[n]`; the spans follow each other without gap from 0 to the text's length. A token that
-            holds only a part of a character's bytes may have an empty span: its character belongs to a neighbour.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
 
 
 class TokenScores(NamedTuple):
@@ -164,8 +149,7 @@ class LanguageModel:
     def __init__(
         self, config: DecoderConfig, params: nnx.State, tokenizer: Tokenizer, *, name: str = "", source: str = ""
     ) -> None:
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
+        self.text = TextTokenizer(tokenizer, name)
         top = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         if top >= config.vocab_size:
             raise WeightsError(f"the tokenizer knows ids up to {top}, the embedding table has {config.vocab_size} rows")
@@ -199,22 +183,12 @@ class LanguageModel:
         return digest.hexdigest()
 
     def tokenize(self, text: str) -> Tokens:
-        """The text's tokens, no special ones added, with character spans. Lone surrogates are read as U+FFFD."""
-        with no_panic("a text, with this tokenizer,"):
-            encoding = self.tokenizer.encode(readable(text), add_special_tokens=False)
-        ids = np.asarray(encoding.ids, np.int32)
-        if not len(ids):
-            return Tokens(ids, np.zeros(0, np.int64), np.zeros(0, np.int64))
-        # A token's characters end where the next one's begin: some tokenizers leave the space before a word out of all
-        # spans, and several tokens may share one character.
-        stops = np.maximum.accumulate(np.asarray(encoding.offsets, np.int64).reshape(-1, 2)[:, 1])
-        stops[-1] = len(text)
-        return Tokens(ids, np.concatenate([[0], stops[:-1]]), stops)
+        """See `TextTokenizer.tokenize`."""
+        return self.text.tokenize(text)
 
     def count(self, text: str) -> int:
         """How many tokens the text has, special ones not counted."""
-        with no_panic("a text, with this tokenizer,"):
-            return len(self.tokenizer.encode(readable(text), add_special_tokens=False).ids)
+        return self.text.count(text)
 
     def padded(self, n: int) -> int:
         """The length at which `n` tokens are read: the next power of two, each of which is compiled once."""

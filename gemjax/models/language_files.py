@@ -26,6 +26,7 @@ __all__ = [
     "find_language_model",
     "load_model",
     "open_language_model",
+    "open_tokenizer",
     "verify_gguf",
     "weights_digest",
 ]
@@ -114,21 +115,32 @@ def load_model(
         folder = transformer_folder(files.folder)
         with damage(folder / "config.json"):
             config = DecoderConfig.from_json(read_json(folder / "config.json"))
-        tensors = open_tensors(folder)
-        tokenizer, pooling = load_tokenizer(folder / "tokenizer.json"), "none"
+        tensors, pooling = open_tensors(folder), "none"
     else:
         tensors = file = GGUFFile(gguf)
-        config, pooling, beside = file.config, file.pooling, gguf.parent / "tokenizer.json"
-        tokenizer = (
-            load_tokenizer(beside) if beside.is_file() else tokenizer_from_gguf(file.tokenizer_fields(), str(gguf))
-        )
+        config, pooling = file.config, file.pooling
     if head and not config.causal:
         raise WeightsError(
             f"{files.name} is not causal (is_causal is false): it encodes texts and predicts no next token; "
             "use it through LastTokenEncoder"
         )
     config = config if head else dataclasses.replace(config, tie_word_embeddings=True)
+    tokenizer = open_tokenizer(files, gguf)
     return OpenedModel(config, load_decoder(config, tensors, device), tokenizer, files.name, files.source, pooling)
+
+
+def open_tokenizer(files: ModelFiles, gguf: Path | None) -> Tokenizer:
+    """The tokenizer of what `find_language_model` found; a `tokenizer.json` beside a GGUF file goes before its own.
+
+    Raises:
+        WeightsError: there is none, or it is damaged.
+    """
+    if gguf is None:
+        return load_tokenizer(transformer_folder(files.folder) / "tokenizer.json")
+    beside = gguf.parent / "tokenizer.json"
+    if beside.is_file():
+        return load_tokenizer(beside)
+    return tokenizer_from_gguf(GGUFFile(gguf).tokenizer_fields(), str(gguf))
 
 
 def weights_digest(files: ModelFiles, gguf: Path | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 from gemjax.cli import main
 from gemjax.commands import models
 from gemjax.distill import Distiller
+from gemjax.distill import selector as selection
 from gemjax.models import weights
 from tests.distill.conftest import tiny_model
 
@@ -26,6 +27,7 @@ def tiny(monkeypatch):
         return Distiller(MODEL, config, encoder=encoder)
 
     monkeypatch.setattr(Distiller, "from_pretrained", from_pretrained)
+    monkeypatch.setattr(selection, "default_tokenizer", lambda: MODEL)
 
 
 def run(*arguments):
@@ -190,7 +192,7 @@ def test_chat_messages_give_their_text_parts(tmp_path, capsys):
 def test_off_a_terminal_what_is_dropped_is_marked(tmp_path, capsys):
     file = tmp_path / "text"
     file.write_text("We went to Paris in May with Tom. Wow! It was good because it rained once or twice there.")
-    assert run(file, "--budget", 30, "--show", "--no-model-pass") == 0
+    assert run(file, "--budget", 30, "--show") == 0
     shown = capsys.readouterr().out
     assert "~~" in shown
     assert shown.replace("~~", "").strip() == file.read_text()

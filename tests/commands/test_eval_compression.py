@@ -61,7 +61,7 @@ def test_without_a_sample_nothing_reads_for_every_question(path, capsys):
     assert call(path, "--budgets", "40", "--json") == 0
     streams = capsys.readouterr()
     assert list(json.loads(streams.out)["methods"]) == [
-        "truncation-retrieved", "truncation-last", "random", "fdtd-no-model", "fdtd", "fdtd-paper-by-turn",
+        "truncation-retrieved", "truncation-last", "random", "selection", "fdtd", "fdtd-paper-by-turn",
     ]  # fmt: skip
     assert "without --sample: not fdtd-paper, self-information" in streams.err
     assert call(path, "--sample", 3, "--budgets", "40", "--no-each-question", "--ablations", "--json") == 0
@@ -76,14 +76,14 @@ def test_an_interruption_prints_what_is_finished(path, capsys, monkeypatch):
     real = compression_run.measure
 
     def measure(name, *rest):
-        if name == "fdtd-no-model":
+        if name == "selection":
             raise KeyboardInterrupt
         return real(name, *rest)
 
     monkeypatch.setattr(compression_run, "measure", measure)
     assert call(path, "--budgets", "40") == 130
     streams = capsys.readouterr()
-    assert "random" in streams.out and "fdtd-no-model" not in streams.out
+    assert "random" in streams.out and "selection" not in streams.out
     assert "interrupted" in streams.err
     monkeypatch.setattr(compression_run, "measure", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
     assert call(path, "--budgets", "40") == 130

@@ -25,12 +25,12 @@ def ended_by(number):
 def test_what_is_finished_is_printed(path, capsys, monkeypatch, number, status):
     real, end = compression_run.measure, ended_by(number)
     monkeypatch.setattr(
-        compression_run, "measure", lambda name, *rest: end() if name == "fdtd-no-model" else real(name, *rest)
+        compression_run, "measure", lambda name, *rest: end() if name == "selection" else real(name, *rest)
     )
     before = signal.getsignal(signal.SIGTERM)
     assert call(path, "--budgets", "40") == status
     streams = capsys.readouterr()
-    assert "random" in streams.out and "fdtd-no-model" not in streams.out and "interrupted" in streams.err
+    assert "random" in streams.out and "selection" not in streams.out and "interrupted" in streams.err
     assert signal.getsignal(signal.SIGTERM) is before
 
 

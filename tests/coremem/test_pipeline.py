@@ -88,7 +88,7 @@ def test_the_budget_is_hard(memory, budget):
     for template in (PromptTemplate(), PromptTemplate(memory="{number}: {date} {weekday} {text} ({session}) ---")):
         memory.config = CoreMemConfig(prompt=template)
         found = memory.recall("painting rivers", budget)
-        assert memory.distiller.model.count(found.text) == found.ledger.tokens_kept <= budget
+        assert memory.distiller.tokenizer.count(found.text) == found.ledger.tokens_kept <= budget
 
 
 def test_an_answer_its_sources_and_its_bill(memory):
@@ -319,7 +319,7 @@ def test_memories_in_many_scripts_come_back_as_they_were(hashing_encoder, tmp_pa
         found = memory.recall(question, 10_000)
         assert f"[1 February 2024] {text}" in found.text.split("\n")
         small = memory.recall(question, 25)
-        assert memory.distiller.model.count(small.text) <= 25
+        assert memory.distiller.tokenizer.count(small.text) <= 25
         for part in small.evidence:
             assert all(part.text[start:stop] in part.kept for start, stop in part.spans)
     assert memory.ask("狗叫什么").text == "雷克斯"

@@ -61,7 +61,7 @@ class Memory(RuleBasedStateMachine):
         # Distinct memories of the scope; as many as were asked for, but for those that say the same.
         assert set(ids) <= inside and len(set(ids)) == len(ids) <= 6
         assert bool(ids) == bool(inside) == found.supported
-        assert found.ledger.tokens_kept == self.memory.distiller.model.count(found.text) <= budget
+        assert found.ledger.tokens_kept == self.memory.distiller.tokenizer.count(found.text) <= budget
         assert [part.happened_at for part in found.evidence] == sorted(part.happened_at for part in found.evidence)
         assert all(part.kept and part.kept in part.text for part in found.evidence if len(part.spans) == 1)
         again = self.memory.recall(question, budget, scope=scope)

@@ -11,9 +11,11 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gemjax.distill import DistillConfig, Distiller, Filler, Multipliers, Turn
+from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, Filler, Multipliers, SelectorConfig, Turn
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.render import KeptSpan
+from gemjax.distill.shortener import Shortener
 from gemjax.distill.turns import as_turns, read_turns
 from gemjax.distill.units import is_unspaced, units_of
 from gemjax.errors import ConfigError
@@ -34,15 +36,24 @@ SCRIPTS = [
     "हिन्दी में क्षत्रिय और विद्यार्थी लिखते हैं। नमस्ते दुनिया, आप कैसे हैं?",
     "Lone \ud800 surrogates \udfff in a text that nobody should have written, but somebody always does.",
 ]
-CONFIGS = {
-    "default": DistillConfig(),
+RECIPES = {
+    "fdtd": DistillConfig().recipe(),
+    "selection": SelectorConfig().recipe(),
     # A narrow window: long texts take several, and few shapes compile.
-    "paper": dataclasses.replace(DistillConfig.paper(), window=128),
-    "query": dataclasses.replace(DistillConfig.paper(), loss="query", window=128),
-    "knapsack": dataclasses.replace(DistillConfig(), value="knapsack", rank=True),
-    "product": dataclasses.replace(DistillConfig(), value="product", keep=0.5, gap=2, fit="prefix"),
-    "none": dataclasses.replace(DistillConfig(), loss="none"),
+    "paper": dataclasses.replace(DistillConfig.paper().recipe(), window=128),
+    "query": dataclasses.replace(DistillConfig.paper().recipe(), loss="query", window=128),
+    "knapsack": dataclasses.replace(Recipe(), value="knapsack", rank=True),
+    "product": dataclasses.replace(Recipe(), value="product", keep=0.5, gap=2, fit="prefix"),
+    "by turn": Recipe(),
 }
+
+
+def shortener(recipe):
+    return Shortener(recipe, MODEL, MODEL)
+
+
+def selector(**settings):
+    return EvidenceSelector(SelectorConfig(**settings), tokenizer=MODEL)
 
 
 CHAT = [
@@ -94,9 +105,9 @@ def check(out, turns, budget):
     assert len(out.kept) == len(out.sensitivity) == len(out.scores) == len(out.starts)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_preset_keeps_its_promises_in_every_script(name):
-    distiller = Distiller(MODEL, CONFIGS[name])
+    distiller = shortener(RECIPES[name])
     for texts in (ENGLISH, SCRIPTS, ["".join(ENGLISH)], [SCRIPTS[3]]):
         turns = scored(texts)
         for budget in (1, 7, 40, 90):
@@ -106,11 +117,11 @@ def test_every_preset_keeps_its_promises_in_every_script(name):
 TEXTS = st.lists(st.text(st.sampled_from("aB1 .,:?\n。你のمक्षé\u0301👩\u200d🏽🇫🇷\ud800"), max_size=40), max_size=4)
 
 
-@example(["\u3002 \u0301111111"], 2, "default")  # a blank that carries an accent is one character
+@example(["\u3002 \u0301111111"], 2, "by turn")  # a blank that carries an accent is one character
 @settings(deadline=None, max_examples=60)
-@given(TEXTS, st.integers(1, 60), st.sampled_from(sorted(CONFIGS)))
+@given(TEXTS, st.integers(1, 60), st.sampled_from(sorted(RECIPES)))
 def test_any_text_any_budget(texts, budget, name):
-    check(Distiller(MODEL, CONFIGS[name]).distill(texts, budget, "When did Caroline go?"), texts, budget)
+    check(shortener(RECIPES[name]).distill(texts, budget, "When did Caroline go?"), texts, budget)
 
 
 @pytest.mark.parametrize("side", ["first", "last", "retrieved"])
@@ -158,8 +169,8 @@ def ends(units, head, tail, longer_than):
 @settings(deadline=None, max_examples=60)
 @given(DIALOGUES, st.integers(1, 90), st.sampled_from(["token", "word"]))
 def test_protected_units_outlive_the_others_of_their_sentence(texts, budget, unit):
-    config = dataclasses.replace(DistillConfig.paper(), unit=unit, fit="trim")
-    out = Distiller(MODEL, config).distill(texts, budget)
+    recipe = dataclasses.replace(DistillConfig.paper().recipe(), unit=unit, fit="trim")
+    out = shortener(recipe).distill(texts, budget)
     units = units_of(read_turns(as_turns(texts), MODEL), unit)
     kept = set(np.flatnonzero(out.kept[units.first[:-1]]))
     pieces = [texts[t][a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
@@ -170,14 +181,19 @@ def test_protected_units_outlive_the_others_of_their_sentence(texts, budget, uni
 
 
 @settings(deadline=None, max_examples=60)
-@given(DIALOGUES, st.integers(1, 120), st.sampled_from([1, 2, 7, 40]), st.sampled_from(["default", "paper", "none"]))
+@given(
+    DIALOGUES,
+    st.integers(1, 120),
+    st.sampled_from([1, 2, 7, 40]),
+    st.sampled_from(["fdtd", "paper", "selection", "by turn"]),
+)
 def test_a_larger_budget_drops_nothing(texts, budget, more, name):
     """Not a sentence, and not a token of one; `fit="skip"` and the knapsack promise neither, nor does a text with
     sentences that are left out because they must stay whole."""
     if name != "paper":
         plain = ([w for w in t.split() if w.isascii() and w.strip(".,!?").lower() not in HELD] for t in texts)
         texts = [" ".join(words) or "x" for words in plain]
-    distiller = Distiller(MODEL, CONFIGS[name])
+    distiller = shortener(RECIPES[name])
     few, many = (distiller.distill(texts, b).kept for b in (budget, budget + more))
     assert (few <= many).all()
 
@@ -196,7 +212,7 @@ def test_a_text_within_the_budget_comes_back_as_it_is():
 
 @pytest.mark.parametrize("budget", [0, -1, 2.5, True, "5", None])
 def test_a_bad_budget_is_refused(budget):
-    for method in (Distiller(MODEL), Truncation(MODEL), RandomDrop(MODEL)):
+    for method in (Distiller(MODEL), selector(), Truncation(MODEL), RandomDrop(MODEL)):
         with pytest.raises(ConfigError, match="budget"):
             method.distill("text", budget)
 
@@ -210,9 +226,13 @@ def test_bad_turns_and_configs_are_refused():
         Turn("ab", header=3)
     with pytest.raises(ValueError, match="score"):
         Turn("ab", score=float("nan"))
-    for change in ({"keep": 2}, {"smoothing": 4}, {"loss": "x"}, {"gap": -1}, {"fit": "best"}, {"window": 1}):
+    for change in ({"keep": 2}, {"smoothing": 4}, {"order": "x"}, {"gap": -1}, {"unit": "best"}, {"window": 1}):
         with pytest.raises(ConfigError, match=next(iter(change))):
             dataclasses.replace(DistillConfig(), **change)
+    with pytest.raises(ConfigError, match="fit"):
+        SelectorConfig(fit="best")
+    with pytest.raises(ConfigError, match="loss"):
+        Shortener(Recipe(loss="text"), MODEL)
     with pytest.raises(ConfigError, match="digit"):
         Multipliers(digit=0)
 
@@ -239,22 +259,22 @@ def test_a_query_orders_turns_without_scores():
         def encode(self, texts):
             return np.array([[1.0, 0.0] if "Smith" in text else [0.0, 1.0] for text in texts], np.float32)
 
-    distiller = Distiller(MODEL, encoder=Words())
-    assert "Smith" in distiller.distill(ENGLISH, 90, "Who is Smith?").text
-    # A single text is ordered by its sentences.
-    assert "Smith" in distiller.distill(" ".join(ENGLISH), 90, "Who is Smith?").text
+    for method in (Distiller(MODEL, encoder=Words()), EvidenceSelector(tokenizer=MODEL, encoder=Words())):
+        assert "Smith" in method.distill(ENGLISH, 90, "Who is Smith?").text
+        # A single text is ordered by its sentences.
+        assert "Smith" in method.distill(" ".join(ENGLISH), 90, "Who is Smith?").text
 
 
 def test_turns_that_nobody_scored_come_after_the_others():
     turns = [Turn(ENGLISH[0]), dataclasses.replace(scored(ENGLISH)[1], score=-5.0), Turn(ENGLISH[2])]
-    for method in (Distiller(MODEL), Truncation(MODEL, "retrieved")):
+    for method in (Distiller(MODEL), selector(), Truncation(MODEL, "retrieved")):
         assert {span.turn for span in method.distill(turns, 40).spans} == {1}
 
 
 def test_filler_words_stay_in_a_sentence_that_is_itself_taken_last():
-    config = dataclasses.replace(CONFIGS["none"], multipliers=None)
+    recipe = dataclasses.replace(RECIPES["selection"], multipliers=None)
     text = "Caroline went to the group in May with Ann. Really so great!"
-    out = Distiller(MODEL, config).distill(text, MODEL.count(text) - 1)
+    out = shortener(recipe).distill(text, MODEL.count(text) - 1)
     assert out.text == "Caroline went to group in May with Ann. Really so great!"
 
 
@@ -267,7 +287,7 @@ def test_filler_goes_last():
     assert filler.sentence("你呢？")
     assert filler.word(" Really,")
     assert not filler.word(" Rome")
-    out = Distiller(MODEL).distill(scored(ENGLISH), 75)
+    out = selector().distill(scored(ENGLISH), 75)
     assert "What about you?" not in out.text
     assert "Wow!" not in out.text
 
@@ -278,10 +298,10 @@ def test_multipliers_take_the_larger_of_syntax_and_content():
 
 
 def test_multipliers_and_scores_are_what_pruning_goes_by():
-    config = dataclasses.replace(CONFIGS["none"], filler=None)
+    recipe = dataclasses.replace(RECIPES["selection"], filler=None)
     text = "Caroline: I know. Everybody goes there now, Dr. Smith still opens at 10:30 a.m. every single day."
     for multipliers in (None, Multipliers(digit=3.0)):
-        out = Distiller(MODEL, dataclasses.replace(config, multipliers=multipliers)).distill(text, 30)
+        out = shortener(dataclasses.replace(recipe, multipliers=multipliers)).distill(text, 30)
         units = units_of(read_turns(as_turns(text), MODEL), "word")
         words = [text[a:b] for a, b in zip(units.start, units.stop, strict=True)]
         expected = np.ones(len(units)) if multipliers is None else multipliers.factors(words)
@@ -304,8 +324,8 @@ def test_units_are_words_or_graphemes():
 
 
 def test_bound_covers_the_first_order_change():
-    for name in ("default", "paper"):
-        out = Distiller(MODEL, CONFIGS[name]).distill(scored(ENGLISH), 40)
+    for name in ("fdtd", "paper"):
+        out = shortener(RECIPES[name]).distill(scored(ENGLISH), 40)
         assert abs(out.change) <= out.bound * (1 + 1e-5)
         assert out.bound > 0
         assert out.bound == pytest.approx(MODEL.config.hidden_size**0.5 * out.sensitivity[~out.kept].sum(), rel=1e-5)
@@ -339,15 +359,15 @@ def test_scores_are_remembered_by_turn():
 @pytest.mark.parametrize("text", ["她在上海的妹妹也喜欢我的烤鸭和茶叶。", "ฉันชอบดื่มชาตอนเช้ากับเพื่อนของฉัน"])
 def test_a_sentence_without_blanks_is_whole_or_absent(text):
     for budget in range(1, MODEL.count(text), 3):
-        for config in (DistillConfig(), DistillConfig(loss="none")):
-            assert Distiller(MODEL, config).distill(text, budget).text == ""
-            assert Distiller(MODEL, config).distill([text, "Bo."], budget).text in ("", "Bo.")
+        for method in (Distiller(MODEL), selector()):
+            assert method.distill(text, budget).text == ""
+            assert method.distill([text, "Bo."], budget).text in ("", "Bo.")
 
 
 def test_a_header_or_a_full_stop_alone_is_not_kept():
     turns = [Turn("Cid: Marvellous!", header=5, score=1.0), Turn("Ann: Yes, on Monday at the harbour.", 5, 0.0)]
     for budget in range(1, 30):
-        out = Distiller(MODEL, DistillConfig(loss="none", filler=None)).distill(turns, budget)
+        out = selector(filler=None).distill(turns, budget)
         for line in out.text.splitlines():
             assert any(map(str.isalnum, line.split(": ", 1)[-1].strip("CidAn:")))
 
@@ -383,7 +403,7 @@ def test_a_query_without_a_word_asks_nothing(query):
 
 def test_large_scores_keep_their_order():
     turns = [Turn("Ann: I paint.", 5, -1e308), Turn("Bob: I climb.", 5, 1e308), Turn("Cid: I sing.", 5, 0.0)]
-    out = Distiller(MODEL, DistillConfig(loss="none")).distill(turns, MODEL.count("Bob: I climb."))
+    out = selector().distill(turns, MODEL.count("Bob: I climb."))
     assert out.text == "Bob: I climb."
 
 
@@ -393,18 +413,20 @@ def test_large_scores_keep_their_order():
 )
 def test_bad_settings_are_refused(change):
     with pytest.raises(ConfigError, match=next(iter(change))):
-        DistillConfig(**change)
-    assert DistillConfig(lexical=np.float32(1)).lexical == 1
+        Recipe(**change)
+    assert SelectorConfig(lexical=np.float32(1)).lexical == 1
+    with pytest.raises(ConfigError, match="config must be a SelectorConfig or None"):
+        EvidenceSelector(DistillConfig(), tokenizer=MODEL)
     with pytest.raises(ConfigError, match="config must be a DistillConfig or None"):
         Distiller(MODEL, {})
 
 
 def test_without_a_question_new_words_come_before_pleasantries():
-    out = Distiller(MODEL).distill(CHAT, MODEL.count(CHAT[1]) - 20)
+    out = selector().distill(CHAT, MODEL.count(CHAT[1]) - 20)
     assert "pottery class in Oslo on 3 May" in out.text and "again" not in out.text
 
 
 def test_without_a_question_scores_decide_where_there_are_some():
     turns = [Turn(text, score=score) for text, score in zip(CHAT, (0.1, 0.2, 0.9), strict=True)]
-    text = Distiller(MODEL).distill(turns, MODEL.count(CHAT[2])).text
+    text = selector().distill(turns, MODEL.count(CHAT[2])).text
     assert "Good to see you again" in text and "pottery" not in text

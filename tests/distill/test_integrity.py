@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.distill import DistillConfig, Distiller
+from gemjax.distill import EvidenceSelector, SelectorConfig
 from tests.distill.conftest import tiny_model
 
 MODEL = tiny_model()
-QUIET = Distiller(MODEL, DistillConfig(loss="none"))
+QUIET = EvidenceSelector(tokenizer=MODEL)
 EDGE = ".,!?;:…\"'”’»()[]{}*—–-“‘«¿¡،؛।"
 
 
@@ -152,7 +152,7 @@ def test_code_in_a_sentence_is_not_divided() -> None:
 
 
 def test_prefix_leaves_out_what_does_not_fit_even_alone() -> None:
-    prefix = Distiller(MODEL, DistillConfig(loss="none", fit="prefix"))
+    prefix = EvidenceSelector(SelectorConfig(fit="prefix"), tokenizer=MODEL)
     text = "Ann went to the harbour in May with Bob and Cid."
     assert prefix.distill(text, 8).text == ""
     assert QUIET.distill(text, 8).text != ""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.distill import DistillConfig
+from gemjax.distill import SelectorConfig
 from gemjax.distill.relevance import bm25, fused_relevance, words
 from gemjax.errors import ConfigError
 
@@ -120,4 +120,4 @@ def test_without_words_and_neighbours_the_order_is_that_of_the_scores():
 @pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, "1", True])
 def test_weights_must_be_numbers_of_at_least_0(name, value):
     with pytest.raises(ConfigError, match=f"{name} = .*; expected a number of at least 0"):
-        DistillConfig(**{name: value})
+        SelectorConfig(**{name: value})

@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gemjax.distill import DistillConfig, Turn
+from gemjax.distill import Turn
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.scoring import score_turns
 from gemjax.distill.turns import read_turns
 
 TEXTS = ["Caroline went to the support group.", "", "It was so powerful that she cried!", "我喜欢北京。"]
-PLAIN = dataclasses.replace(DistillConfig(), impute=False, window=128)
+PLAIN = dataclasses.replace(Recipe(), impute=False, window=128)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gemjax.distill import DistillConfig, Turn
+from gemjax.distill import Turn
+from gemjax.distill.recipe import Recipe
 from gemjax.distill.selection import plan
 from gemjax.distill.turns import read_turns
 from gemjax.distill.units import units_of
@@ -15,7 +16,7 @@ TEXTS = [
     "Bob: So the very first thing that we really bought there was bread.",
     "Ann: Bread is good for you and for him.",
 ]
-CONFIG = dataclasses.replace(DistillConfig(), longer_than=2, keep=0.5)
+CONFIG = dataclasses.replace(Recipe(), longer_than=2, keep=0.5)
 
 
 @pytest.fixture(scope="module")

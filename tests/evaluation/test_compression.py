@@ -260,15 +260,15 @@ def test_damaged_or_unwritable_stores_cost_speed_only(tmp_path):
 def test_variants_change_their_parents():
     every, cheap = variants(), variants(each_question=False)
     assert cheap.keys() < every.keys() and all(v.reads != "questions" for v in cheap.values())
-    assert {"fdtd", "fdtd-paper", "fdtd, question's loss, product", "fdtd, question's loss, knapsack"} <= every.keys()
+    assert {"selection", "fdtd", "fdtd-paper", "selection, question's loss, product", "fdtd, knapsack"} <= every.keys()
     for name, variant in every.items():
         if variant.parent is None:
             assert name in METHODS
         else:
-            assert variant.config != every[variant.parent].config, name
+            assert variant.recipe != every[variant.parent].recipe, name
     for name in ("fdtd", "fdtd-paper"):
         made = METHODS[name].make(MODEL)
-        assert isinstance(made, Distiller) and made.config == every[name].config
+        assert isinstance(made, Distiller) and made.config.recipe() == every[name].recipe
 
 
 def test_chosen_methods():
@@ -285,16 +285,16 @@ def test_everything_and_an_interruption(read):
     conversations, rankings = read
     chosen = cases(conversations, rankings, sample=6)
     methods = chosen_methods(["fdtd", "fdtd-paper"])
-    some = {name: v for name, v in variants().items() if name in ("fdtd", "fdtd, no filler rules", "fdtd-paper")}
+    some = {name: v for name, v in variants().items() if name in ("fdtd", "fdtd, knapsack", "fdtd-paper")}
     settings = {"variants": some, "budgets": (30, 60), "losses": 3, "bounds": 2}
     report = evaluate(conversations, chosen, MODEL, methods, **settings)
     json.dumps(report, allow_nan=False)
     assert not report["interrupted"] and report["questions"] == 6
     assert list(report["methods"]) == ["truncation-retrieved", "fdtd", "fdtd-paper"]
     assert list(report["ablations"]) == ["truncation-retrieved", *some]
-    changed = report["ablations"]["fdtd, no filler rules"]["30"]["recall"]["change"]["mean"]
+    changed = report["ablations"]["fdtd, knapsack"]["30"]["recall"]["change"]["mean"]
     macro = {name: report["ablations"][name]["30"]["recall"]["macro"] for name in some}
-    assert changed == pytest.approx(macro["fdtd, no filler rules"] - macro["fdtd"])
+    assert changed == pytest.approx(macro["fdtd, knapsack"] - macro["fdtd"])
     assert report["answer_loss"]["n"] == 3 and report["answer_loss"]["methods"].keys() == methods.keys()
     losses = report["answer_loss"]["methods"]["fdtd"]["60"]
     assert losses["above_baseline"]["of"] == 3

@@ -13,8 +13,8 @@ from gemjax.evaluation.agent.dojo import SUITES, Suite
 from gemjax.evaluation.agent.model import Model, converse
 from gemjax.evaluation.agent.schedule import LEAST_CALLS, WIDTH, Move, interleaved, long_reads
 from gemjax.evaluation.replay import EstimatedTokens, Ledger, Method, Moment, Prices, Reference, Sizer, Trajectory, Turn
-from gemjax.evaluation.replay.compressed import Compressed, MeteredEncoder
-from gemjax.evaluation.replay.replay import REFERENCE, methods_named
+from gemjax.evaluation.replay.compressed import MeteredEncoder
+from gemjax.evaluation.replay.replay import methods_named, reference_method
 from gemjax.history.blocks import Reader
 
 RECALL = "+recall"
@@ -101,7 +101,7 @@ def run(
 
 def _method(name: str, prices: Prices) -> Method:
     (method,) = methods_named([name.removesuffix(RECALL)], prices)
-    if name.endswith(RECALL) and not isinstance(method, Compressed):
+    if name.endswith(RECALL) and not method.recalls:
         raise ConfigError(f"{name!r}: only a compressing method has an archive to recall from")
     return method
 
@@ -112,27 +112,24 @@ class Sender:
     def __init__(self, method: Method, encoder: Any, prices: Prices, tools: list[Any], recall: bool) -> None:
         counter = EstimatedTokens()
         known: dict[str, int] = {}
-        (reference,) = methods_named([REFERENCE], prices)
-        assert isinstance(reference, Compressed)
+        reference = reference_method(prices)
         self._method, self._reference = method, reference
         self._meter = MeteredEncoder(encoder, counter, known)
         self._reader = Reader()
-        # Only baselines that match a compressor's count or schedule look at it.
-        self._needs_reference = not isinstance(method, Compressed) and method.name.startswith(("random", "latest"))
+        self._needs_reference = method.follows_reference
         for one in (method, reference):
-            if isinstance(one, Compressed):
-                one.give(self._meter)
+            one.prepare(self._meter)
         self._template: dict[str, Any] = {"model": "scripted", "tools": tools}
         method.begin(self._trajectory([]))
         reference.begin(self._trajectory([]))
         self.answer: Answer | None = None
         self.recall_name = ""
         if recall:
-            assert isinstance(method, Compressed)
-            tool = method.compressor.recall_tool("chat", tools=tools)
+            archive = method.archive()
+            tool = archive.recall_tool("chat", tools=tools)
             self._template["tools"] = [tool, *tools]
             self.recall_name = tool["function"]["name"]
-            self.answer = method.compressor.answer
+            self.answer = archive.answer
         self.ledger = Ledger(self._template, "messages", Sizer(counter), prices)
         self._count = 0
 

@@ -6,27 +6,24 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.replay.moment import Moment
+from gemjax.evaluation.replay.moment import Method, Moment
 from gemjax.evaluation.replay.trajectory import Trajectory
 
 Message = dict[str, Any]
 
 
 @dataclasses.dataclass
-class SendEverything:
+class SendEverything(Method):
     """The bill without any of this: 1.0 in every ratio."""
 
     name: str = "none"
-
-    def begin(self, trajectory: Trajectory) -> None:
-        pass
 
     def forward(self, moment: Moment) -> list[Message]:
         return moment.turn.messages
 
 
 @dataclasses.dataclass
-class KeepLast:
+class KeepLast(Method):
     """A sliding window over complete blocks; everything that is no block stays, so the request stays valid."""
 
     blocks: int = 16
@@ -36,15 +33,12 @@ class KeepLast:
             raise ConfigError(f"blocks must be positive, got {self.blocks!r}")
         self.name = f"keep-last-{self.blocks}"
 
-    def begin(self, trajectory: Trajectory) -> None:
-        pass
-
     def forward(self, moment: Moment) -> list[Message]:
         return moment.without(range(len(moment.blocks) - self.blocks))
 
 
 @dataclasses.dataclass
-class ClearToolResults:
+class ClearToolResults(Method):
     """Replace old tool results by a placeholder when the request gets long; the calls stay.
 
     Follows the tool-result clearing that providers offer: nothing below `trigger`, then every result but the latest
@@ -104,7 +98,7 @@ class ClearToolResults:
 
 
 @dataclasses.dataclass
-class RandomBlocks:
+class RandomBlocks(Method):
     """As many blocks as the cost-aware compressor forwards, redrawn when it reselects: its schedule without its choice.
 
     The last block always stays; the model is about to answer it.
@@ -112,6 +106,7 @@ class RandomBlocks:
 
     seed: int = 0
     name: str = "random"
+    follows_reference = True
 
     def begin(self, trajectory: Trajectory) -> None:
         self._rng = np.random.default_rng([self.seed, len(trajectory.messages)])
@@ -126,7 +121,7 @@ class RandomBlocks:
 
 
 @dataclasses.dataclass
-class LatestAction:
+class LatestAction(Method):
     """The blocks most similar to the latest action, as many as the cost-aware compressor forwards.
 
     `hold=False` chooses anew for each request, as retrieval over a history does; `hold=True` chooses when the
@@ -134,6 +129,7 @@ class LatestAction:
     """
 
     hold: bool = False
+    follows_reference = True
 
     def __post_init__(self) -> None:
         self.name = "latest-action-held" if self.hold else "latest-action"

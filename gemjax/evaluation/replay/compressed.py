@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import GemjaxError
-from gemjax.evaluation.replay.moment import Moment, Reference
+from gemjax.evaluation.replay.moment import Method, Moment, Reference
 from gemjax.evaluation.replay.tokens import TokenCounter
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.compressor import HistoryCompressor
@@ -63,33 +63,33 @@ class MeteredEncoder:
         self.tokens += sum(self._known[t] for t in mine)
 
 
-class Compressed:
+class Compressed(Method):
     """One policy of `HistoryCompressor`. A new compressor for each trajectory, so that none knows another's blocks."""
 
-    def __init__(self, name: str, config: GEMConfig, use_goal: bool = False) -> None:
+    recalls = True
+
+    def __init__(self, name: str, config: GEMConfig) -> None:
         self.name = name
         self.config = dataclasses.replace(config, encoder_timeout=None)
-        self.use_goal = use_goal
         self.result: CompressionResult | None = None
-        self.broken: list[str] = []
         self.protected_kept = 1.0
         self._encoder: Any = None
+        self._use_goal = False
+        self._broken: list[str] = []
 
-    def give(self, encoder: MeteredEncoder) -> None:
-        """The encoder for the next trajectory."""
-        self._encoder = encoder
+    def prepare(self, encoder: Any, *, use_goal: bool = False) -> None:
+        self._encoder, self._use_goal = encoder, use_goal
 
     def begin(self, trajectory: Trajectory) -> None:
         self._gem = HistoryCompressor(self._encoder, self.config)
-        self._goal = trajectory.goal if self.use_goal else None
+        self._goal = trajectory.goal if self._use_goal else None
         self._dropped: frozenset[int] = frozenset()
         self._blocks = 0
         self.result = None
-        self.broken = []
+        self._broken = []
         self.protected_kept = 1.0
 
-    @property
-    def compressor(self) -> HistoryCompressor:
+    def archive(self) -> HistoryCompressor:
         """The compressor of the present trajectory, whose conversation is the default session."""
         return self._gem
 
@@ -99,20 +99,30 @@ class Compressed:
         self.result = result
         sent: list[dict[str, Any]] = result.request[moment.trajectory.wire.key]
         dropped = _dropped(moment, sent)
-        self.broken = _promises(moment, result, sent, dropped, self.config.effective_delta)
+        self._broken = _promises(moment, result, sent, dropped, self.config.effective_delta)
         if not result.event and not dropped <= self._dropped:
-            self.broken.append(f"dropped between reselections: {sorted(dropped - self._dropped)} (A.10)")
+            self._broken.append(f"dropped between reselections: {sorted(dropped - self._dropped)} (A.10)")
         protected = {b.index for b in result.blocks if b.protected} if result.status == "compressed" else set()
         if protected:
             self.protected_kept = min(self.protected_kept, 1 - len(protected & dropped) / len(protected))
         policy: Any = self.config.policy
         if protected & dropped and (result.event or policy.appends_evidence):
-            self.broken.append(f"protected and not forwarded: {sorted(protected & dropped)} (A.3)")
+            self._broken.append(f"protected and not forwarded: {sorted(protected & dropped)} (A.3)")
         self._dropped = dropped
         return sent
 
+    def core_share(self, moment: Moment) -> float | None:
+        if self.result is None or self.result.status != "compressed":
+            return None
+        return len(self.result.core) / len(moment.blocks)
+
+    def broken(self, valid: bool) -> list[str]:
+        result = self.result
+        if result is None or result.status in ("compressed", "unchanged") or not valid:
+            return self._broken
+        return [*self._broken, f"a valid request came back as {result.status}: {result.reason}"]
+
     def reference(self, moment: Moment) -> Reference:
-        """What the method did with the latest request, for baselines that follow its count and schedule."""
         forwarded = frozenset(range(len(moment.blocks))) - self._dropped
         return Reference(forwarded, self.result is not None and self.result.event)
 

@@ -1,12 +1,15 @@
 """What a forwarding method may look at when it decides what to send."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from gemjax.errors import ConfigError
 from gemjax.evaluation.replay.trajectory import Trajectory, Turn
+from gemjax.history.compressor import HistoryCompressor
 from gemjax.history.records import Block
 
 
@@ -52,15 +55,51 @@ class Moment:
         return np.asarray(self.vectors() @ action)
 
 
-class Method(Protocol):
-    """Something that decides what to forward. One object serves one trajectory after another."""
+class Method(abc.ABC):
+    """Something that decides what to forward. One object serves one trajectory after another.
+
+    Only `forward` has to be written. The other hooks are for methods that encode by themselves, keep state, make
+    promises that can be checked, or can bring back what they dropped.
+    """
 
     name: str
+    follows_reference: bool = False
+    """Whether it looks at `Moment.reference`: somebody has to run the reference for it."""
+    recalls: bool = False
+    """Whether what it drops can be asked back: `archive` gives the one to ask."""
+    protected_kept: float = 1.0
+    """Smallest share of the protected blocks that it forwarded so far; 1 where it knows no protection."""
 
-    def begin(self, trajectory: Trajectory) -> None:
+    def prepare(self, encoder: Any, *, use_goal: bool = False) -> None:  # noqa: B027 - a hook, not a duty
+        """What the next trajectory may be served with: an encoder whose use is metered, and the recording's goal."""
+
+    def begin(self, trajectory: Trajectory) -> None:  # noqa: B027 - a hook, not a duty
         """A new trajectory starts: forget the one before."""
-        ...
 
+    @abc.abstractmethod
     def forward(self, moment: Moment) -> list[dict[str, Any]]:
         """The messages to send: the request's own objects where they are unchanged, copies where they are not."""
-        ...
+
+    def core_share(self, moment: Moment) -> float | None:
+        """Share of the blocks that the latest request's core holds; None without a core."""
+        return None
+
+    def broken(self, valid: bool) -> list[str]:
+        """What the method promises and did not keep at the latest request, one line each.
+
+        Args:
+            valid: whether the provider accepts the full request.
+        """
+        return []
+
+    def reference(self, moment: Moment) -> Reference:
+        """What it did with the latest request, for baselines that follow its count and schedule."""
+        return Reference(frozenset(range(len(moment.blocks))), False)
+
+    def archive(self) -> HistoryCompressor:
+        """Who can bring back what was dropped on the present trajectory.
+
+        Raises:
+            ConfigError: nobody can (`recalls` is False).
+        """
+        raise ConfigError(f"{self.name!r} keeps nothing of what it drops")

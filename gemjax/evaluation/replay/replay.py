@@ -81,11 +81,10 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
 
     Raises: `ConfigError` for an unknown name.
     """
-    cost_aware = CostAwarePolicy(read=prices.read, write=prices.write)
     known: dict[str, Callable[[], Method]] = {
         "none": SendEverything,
         "paper": lambda: Compressed("paper", GEMConfig.paper(policy=PaperPolicy(), delta=delta)),
-        REFERENCE: lambda: Compressed(REFERENCE, GEMConfig(policy=cost_aware, delta=delta)),
+        REFERENCE: lambda: reference_method(prices, delta),
         "keep-last-16": KeepLast,
         "clear-tool-results": ClearToolResults,
         "random": RandomBlocks,
@@ -96,6 +95,12 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
     if unknown := [n for n in chosen if n not in known]:
         raise ConfigError(f"unknown method {unknown[0]!r}; known: {', '.join(known)}")
     return [known[n]() for n in chosen]
+
+
+def reference_method(prices: Prices, delta: float | None = None) -> Compressed:
+    """The default compressor, told these prices: what matched baselines follow."""
+    policy = CostAwarePolicy(read=prices.read, write=prices.write)
+    return Compressed(REFERENCE, GEMConfig(policy=policy, delta=delta))
 
 
 class Replay:
@@ -135,15 +140,9 @@ class Replay:
         self.refetch = refetch or Refetch()
         self.action_view: ActionView = action_view
         self.strict = strict
-        for method in self.methods:
-            if isinstance(method, Compressed):
-                method.use_goal = use_goal
-        reference = next((m for m in self.methods if isinstance(m, Compressed) and m.name == REFERENCE), None)
-        if reference is None:
-            (made,) = methods_named([REFERENCE], self.prices)
-            assert isinstance(made, Compressed)
-            reference = made
-        self._reference = reference
+        self.use_goal = use_goal
+        named = [m for m in self.methods if m.name == REFERENCE]
+        self._reference = named[0] if named else reference_method(self.prices)
 
     def run(self, trajectory: Trajectory, tick: Callable[[], None] | None = None) -> TrajectoryOutcome:
         """Replay one trajectory; `tick` is called after each of its requests."""
@@ -171,7 +170,6 @@ class _Track:
         self.seconds = 0.0
 
     def outcome(self) -> Outcome:
-        compressed = self.method if isinstance(self.method, Compressed) else None
         totals = self.ledger.totals
         totals.cost += self.encoder_price * self.meter.chars
         totals.token_cost += self.encoder_price * self.meter.tokens
@@ -184,7 +182,7 @@ class _Track:
             invalid=self.invalid,
             broken=self.broken,
             core_share=float(np.mean(self.core_shares)) if self.core_shares else None,
-            protected_kept=compressed.protected_kept if compressed else 1.0,
+            protected_kept=self.method.protected_kept,
             encoder_texts=self.meter.texts,
             encoder_tokens=self.meter.tokens,
             seconds=self.seconds - self.meter.seconds,
@@ -194,7 +192,7 @@ class _Track:
 class _Run:
     """The replay of one trajectory."""
 
-    def __init__(self, replay: Replay, trajectory: Trajectory, reference: Compressed) -> None:
+    def __init__(self, replay: Replay, trajectory: Trajectory, reference: Method) -> None:
         self.replay = replay
         self.trajectory = trajectory
         self.reference = reference
@@ -210,8 +208,7 @@ class _Run:
     def _track(self, method: Method) -> _Track:
         template, key = self.trajectory.request_template, self.trajectory.wire.key
         meter = MeteredEncoder(self.replay.encoder, self.replay.counter, self.known)
-        if isinstance(method, Compressed):
-            method.give(meter)
+        method.prepare(meter, use_goal=self.replay.use_goal)
         method.begin(self.trajectory)
         prices = self.replay.prices
         lookups = Lookups(prices, self.replay.refetch, [b.chars for b in self.trajectory.parsed.blocks])
@@ -272,8 +269,16 @@ class _Run:
         if action is not None:
             kept = [all(id(turn.messages[m]) in here for m in block.messages) for block in turn.blocks]
             track.retained.append(_retained(self._rows, action, kept))
-        if isinstance(track.method, Compressed):
-            self._check(track, track.method, turn, valid)
+        core_share = track.method.core_share(moment)
+        if core_share is not None:
+            track.core_shares.append(core_share)
+        lines = [
+            f"{self.trajectory.id}, request {turn.index}, {track.method.name}: {line}"
+            for line in track.method.broken(valid)
+        ]
+        if lines and self.replay.strict:
+            raise BrokenPromise(lines[0])
+        track.broken += lines
 
     def _met(self, track: _Track, turn: Turn, sent: list[dict[str, Any]], here: set[int], needs: CallNeeds) -> Met:
         """What was forwarded of the needs. Copies that a method sent in place of messages are read for themselves."""
@@ -287,18 +292,6 @@ class _Run:
                     track.changed_texts[id(message)] = known
                 changed.append(known[1])
         return met(needs, lambda m: id(turn.messages[m]) in here, changed)
-
-    def _check(self, track: _Track, method: Compressed, turn: Turn, valid: bool) -> None:
-        result, broken = method.result, list(method.broken)
-        assert result is not None
-        if result.status == "compressed":
-            track.core_shares.append(len(result.core) / len(turn.blocks))
-        elif result.status != "unchanged" and valid:
-            broken.append(f"a valid request came back as {result.status}: {result.reason}")
-        lines = [f"{self.trajectory.id}, request {turn.index}, {track.method.name}: {line}" for line in broken]
-        if lines and self.replay.strict:
-            raise BrokenPromise(lines[0])
-        track.broken += lines
 
     def _warm(self, turns: list[Turn]) -> None:
         """Encode the actions that the retention measure asks for, with the blocks, in one call of the encoder."""

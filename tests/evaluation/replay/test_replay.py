@@ -79,7 +79,7 @@ def _exchange(wire: str, call: str, arguments: dict[str, Any], result: str) -> l
     ]
 
 
-class Spy:
+class Spy(Method):
     """Another method, and every list of messages it sent."""
 
     def __init__(self, method: Any) -> None:
@@ -99,7 +99,7 @@ class Spy:
 
 
 @dataclasses.dataclass
-class Scripted:
+class Scripted(Method):
     """A user's own method."""
 
     rule: Callable[[Moment], list[dict[str, Any]]]
