@@ -15,6 +15,8 @@ _PUBLIC = {
     "CallbackError": "gemjax.errors",
     "CompressionResult": "gemjax.history",
     "ConfigError": "gemjax.errors",
+    "CoreMem": "gemjax.coremem",
+    "CoreMemConfig": "gemjax.coremem",
     "Encoder": "gemjax.encoders",
     "EncoderError": "gemjax.errors",
     "EvidenceSelector": "gemjax.distill",
@@ -27,10 +29,12 @@ _PUBLIC = {
     "MemoryBankError": "gemjax.errors",
     "MemoryConfig": "gemjax.memory",
     "Problem": "gemjax.history",
+    "PromptTemplate": "gemjax.coremem",
     "RequestError": "gemjax.errors",
     "SelectorConfig": "gemjax.distill",
     "SentenceTransformerEncoder": "gemjax.encoders",
     "StateError": "gemjax.errors",
+    "UnansweredError": "gemjax.coremem",
     "WeightsError": "gemjax.errors",
     "validate": "gemjax.history",
 }
@@ -39,6 +43,8 @@ __all__ = [
     "CallbackError",
     "CompressionResult",
     "ConfigError",
+    "CoreMem",
+    "CoreMemConfig",
     "DistillConfig",
     "Distiller",
     "Encoder",
@@ -53,10 +59,12 @@ __all__ = [
     "MemoryBankError",
     "MemoryConfig",
     "Problem",
+    "PromptTemplate",
     "RequestError",
     "SelectorConfig",
     "SentenceTransformerEncoder",
     "StateError",
+    "UnansweredError",
     "WeightsError",
     "__version__",
     "kernels",
@@ -65,6 +73,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax import kernels
+    from gemjax.coremem import CoreMem, CoreMemConfig, PromptTemplate, UnansweredError
     from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, SelectorConfig
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (

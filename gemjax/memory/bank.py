@@ -437,6 +437,13 @@ class MemoryBank:
             )
             return jax.tree.map(np.asarray, scores), prepared
 
+    def encode(self, queries: Sequence[str]) -> Float[np.ndarray, "q d"]:
+        """Unit vectors of queries by the bank's encoder: `search_batch(queries, vectors=...)` takes them.
+
+        Raises: MemoryBankError for an empty text; EncoderError.
+        """
+        return self._query_vectors(list(queries))
+
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _note(self) -> str:
@@ -518,14 +525,19 @@ class MemoryBank:
         write_bank(path, saved)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], encoder: Any = None, config: MemoryConfig | None = None) -> Self:
-        """Read a saved bank. `config` replaces the saved settings (its dtype must be the saved one).
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        encoder: Any = None,
+        config: MemoryConfig | Callable[[MemoryConfig], MemoryConfig] | None = None,
+    ) -> Self:
+        """Read a saved bank. `config` replaces the saved settings, or makes others of them (dtype must stay).
 
         Raises: StateError for a missing, damaged or newer file, or another encoder's vectors.
         """
         saved = read_bank(path)
         header = saved.header
-        config = config or header.config
+        config = config(header.config) if callable(config) else config or header.config
         if config.dtype != header.dtype:
             raise StateError(f"{path}: vectors are stored as {header.dtype}, the given config wants {config.dtype}")
         if encoder is not None and header.encoder is not None:
