@@ -8,6 +8,7 @@ from gemjax.history.binding import Binding
 from gemjax.history.blocks import Parsed
 from gemjax.history.committing import commit
 from gemjax.history.config import GEMConfig
+from gemjax.history.deadline import Deadline, DeadlinePassed, OutOfTime
 from gemjax.history.deciding import Verdict, decide, gone
 from gemjax.history.embedding import embed
 from gemjax.history.planning import Protected, SelectionInput, plan_selection, protect
@@ -32,6 +33,7 @@ def forward(
     session: Session,
     config: GEMConfig,
     encoder: SharedEncoder,
+    deadline: Deadline,
 ) -> CompressionResult:
     """Choose what goes out of one request, and remember it in the session.
 
@@ -43,13 +45,21 @@ def forward(
         session: its state, vectors and signals are brought up to date. An error leaves the state as it was.
         config: settings.
         encoder: makes the vectors.
+        deadline: until when.
 
-    Raises: the `GemjaxError`s `RequestError`, `ConfigError`, `CallbackError`, `EncoderError`.
+    Raises: the `GemjaxError`s `RequestError`, `ConfigError`, `CallbackError`, `EncoderError`; `DeadlinePassed`.
     """
     history = read_history(request, parsed, goal, session.state)
     if len(parsed.blocks) < config.min_blocks:
         return _left_alone(history, session, config)
-    embedded = embed(history, config.rules, session.vectors, encoder)
+    deadline.check("the request was read")
+    pinned = _pinned(parsed, keep)
+    try:
+        embedded = embed(history, config, session.vectors, encoder, deadline)
+    except DeadlinePassed:
+        raise
+    except OutOfTime as late:
+        return _meanwhile(session, history, str(late), pinned, config)
     given = SelectionInput(
         blocks=parsed.blocks,
         vectors=embedded.vectors,
@@ -59,9 +69,11 @@ def forward(
         signals=_signals(session, parsed),
         chars=parsed.chars,
         last_block=parsed.last_block,
-        pinned=_pinned(parsed, keep),
+        pinned=pinned,
     )
+    deadline.check("what the blocks did was read")
     protected = protect(given, config.rules)
+    deadline.check("the rules ran")
     verdict = decide(history, protected, given.pinned, lambda: plan_selection(given, config, protected), config)
     return _sent(session, history, verdict, config, protected, embedded.usage)
 
@@ -103,6 +115,22 @@ def _sent(
     account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection)
     status, reason = _said(verdict, rebuilt)
     return _result(status, reason, rebuilt.request, account, usage, changed, rebuilt.stripped)
+
+
+def _meanwhile(
+    session: Session, history: History, reason: str, pinned: frozenset[int], config: GEMConfig
+) -> CompressionResult:
+    """While vectors are made the earlier selection stands: the original would cost the provider's cache, twice."""
+    parsed, binding = history.parsed, Binding(history, config)
+    if history.previous.requests == 0:
+        # The first selection is made as soon as it can be, as after any request that went through unchanged.
+        session.passed_through(parsed)
+        return _result("unchanged", reason, history.request, Account(parsed, config, frozenset(), ()), EncoderUsage())
+    saved = history.previous.dropped - pinned - {parsed.last_block}
+    if history.rewritten or gone(parsed.blocks, saved) > config.effective_delta * parsed.chars:
+        saved = frozenset()  # it was chosen for another history
+    decision = Decision(False, reason, history.previous.memory)
+    return _sent(session, history, Verdict(decision, binding.outgoing(saved)), config, {}, EncoderUsage())
 
 
 def _left_alone(history: History, session: Session, config: GEMConfig) -> CompressionResult:
