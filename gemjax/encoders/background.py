@@ -1,4 +1,4 @@
-"""Encoding beside the one who asked, so that nobody is held up by all of it; and a process that ends beside it cleanly."""
+"""Encoding beside the one who asked, so that nobody is held up by all of it."""
 
 import collections
 import threading

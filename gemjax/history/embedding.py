@@ -53,7 +53,8 @@ def embed(
     usage = EncoderUsage()
     known: dict[str, np.ndarray] = {}
     if texts or of_blocks:
-        if config.waits_for_vectors is None and deadline.left() is None:
+        limits = (config.waits_for_vectors, deadline.left())
+        if limits == (None, None) or not isinstance(encoder, SharedEncoder):
             rows, usage = encoder.encode(of_blocks + texts)
             new_rows, asked_rows = rows[: len(new)], rows[len(new) :]
         else:

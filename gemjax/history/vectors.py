@@ -70,9 +70,8 @@ class SharedEncoder:
             vectors.job = late.job
             deadline.check("vectors were made")
             n = len(set(texts))
-            raise OutOfTime(
-                f"waited {seconds} s for vectors: {late.missing} of {n} texts are still being encoded, for later requests"
-            ) from None
+            missing = f"{late.missing} of {n} texts are still being encoded, for later requests"
+            raise OutOfTime(f"waited {seconds} s for vectors: {missing}") from None
         return rows, _since(before, cached.usage)
 
     def _resolve_by(self, deadline: Deadline) -> Any:
@@ -98,8 +97,11 @@ class SharedEncoder:
                 from gemjax.encoders import CachedEncoder, as_encoder
 
                 encoder = as_encoder(self._given)
-                known = isinstance(encoder, CachedEncoder)
-                cached = encoder if known else CachedEncoder(encoder, disk=self._disk, timeout=self._timeout)
+                cached = (
+                    encoder
+                    if isinstance(encoder, CachedEncoder)
+                    else CachedEncoder(encoder, disk=self._disk, timeout=self._timeout)
+                )
                 self._background = BackgroundEncoder(cached)
                 self._cached = cached
             return self._cached

@@ -73,7 +73,7 @@ def test_the_most_urgent_come_first_and_what_comes_late_is_kept():
 
 
 def test_askers_take_turns_and_a_new_job_takes_the_place_of_the_old_one():
-    inner, cached, made = background()
+    inner, _, made = background()
     with pytest.raises(LateVectors) as late:
         made.encode([f"long {i}" for i in range(9)], 0.01)
     asker = threading.Thread(target=lambda: made.encode(["short"], 30))
@@ -115,10 +115,11 @@ import jax, jax.numpy as jnp, numpy as np, threading
 from gemjax.encoders import CachedEncoder, CallableEncoder
 from gemjax.encoders.background import BackgroundEncoder, LateVectors
 began = threading.Event()
+work = jax.jit(lambda x: jax.lax.fori_loop(0, 60, lambda i, x: x @ x / 1e3, x))
 def slow(texts):
     began.set()
     for _ in texts:
-        jax.block_until_ready(jax.jit(lambda x: jax.lax.fori_loop(0, 60, lambda i, x: x @ x / 1e3, x))(jnp.ones((600, 600))))
+        jax.block_until_ready(work(jnp.ones((600, 600))))
     return np.ones((len(texts), 2))
 made = BackgroundEncoder(CachedEncoder(CallableEncoder(slow), timeout={timeout}))
 made._chars, made._pace = 1, lambda seconds: None
