@@ -32,14 +32,26 @@ def parser() -> "argparse.ArgumentParser":
     import argparse
 
     from gemjax import __version__
-    from gemjax.commands import compress, distill, doctor, eval, index, models, replay, search, serve, validate
+    from gemjax.commands import (
+        compress,
+        distill,
+        doctor,
+        eval,
+        index,
+        models,
+        remember,
+        replay,
+        search,
+        serve,
+        validate,
+    )
 
     top = argparse.ArgumentParser(
         prog="gemjax", description="Make long agent histories and dialogue memories cheap without losing what matters."
     )
     top.add_argument("--version", action="version", version=f"gemjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (compress, serve, replay, validate, index, search, distill, eval, models, doctor):
+    for module in (compress, serve, replay, validate, index, search, remember, distill, eval, models, doctor):
         name = module.__name__.rpartition(".")[2]
         summary = (module.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(name, help=summary, description=summary)

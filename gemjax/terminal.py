@@ -19,6 +19,11 @@ def report_console() -> Console:
     return Console(width=None if wide else _PIPE_WIDTH, highlight=False)
 
 
+def printable(text: str) -> str:
+    """A text that cannot steer the terminal that it is shown on."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 def print_table(table: Table, console: Console, names: int = 1) -> None:
     """Print a table whose cells are texts; one too wide for the console in parts, each with the row names.
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gemjax.commands.files import print_json, read_bytes
-from gemjax.commands.options import start_jax
+from gemjax.commands.options import start_jax, token_count
 from gemjax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="UTF-8 text, one turn a line, or JSON (`-`: standard input)")
-    parser.add_argument("--budget", type=_budget, default=500, metavar="N", help="most tokens to keep (default 500)")
+    parser.add_argument(
+        "--budget", type=token_count, default=500, metavar="N", help="most tokens to keep (default 500)"
+    )
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -161,16 +163,6 @@ def _records(text: str) -> list[Any] | None:
     return list(value)
 
 
-def _budget(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of tokens, at least 1, got {text!r}")
-    return value
-
-
 def _report(out: Any) -> dict[str, Any]:
     # json.dumps checks that nothing of NumPy is left.
     report: dict[str, Any] = json.loads(json.dumps(out.report))
@@ -196,6 +188,9 @@ def _show(out: Any, turns: "list[Turn]") -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from gemjax.distill.render import marked
+    from gemjax.terminal import printable
+
     shades = ("white", "bright_white", "bright_yellow", "bold bright_yellow")
     positive = out.scores[out.scores > 0]
     steps = np.quantile(positive, (0.5, 0.8, 0.95)) if len(positive) else np.zeros(3)
@@ -207,10 +202,9 @@ def _show(out: Any, turns: "list[Turn]") -> None:
         spans = kept.get(number, [])
         text = turn.text.encode("utf-8", "replace").decode()
         if not console.is_terminal:
-            sys.stdout.write(_marked(text, spans) + "\n")
+            sys.stdout.write(marked(text, spans) + "\n")
             continue
-        # A text must not steer the terminal that it is shown on.
-        shown = Text("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text), style="dim strike")
+        shown = Text(printable(text), style="dim strike")
         for start, stop in spans:
             shown.stylize("not dim not strike white", start, stop)
         for i in np.flatnonzero(out.turn == number):
@@ -218,15 +212,3 @@ def _show(out: Any, turns: "list[Turn]") -> None:
             if a < b and any(start <= a and b <= stop for start, stop in spans):
                 shown.stylize(f"not dim not strike {shades[int(np.searchsorted(steps, out.scores[i]))]}", a, b)
         console.print(shown)
-
-
-def _marked(text: str, spans: list[tuple[int, int]]) -> str:
-    out, at = [], 0
-    for start, stop in [*spans, (len(text), len(text))]:
-        gap = text[at:start]
-        bare = gap.strip()
-        # Blanks stay outside the marks: Markdown wants them so.
-        out.append(gap.replace(bare, f"~~{bare}~~") if bare else gap)
-        out.append(text[start:stop])
-        at = stop
-    return "".join(out)

@@ -32,6 +32,17 @@ def add_encoder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-compilation-cache", action="store_true", help="do not keep compiled programs on disk")
 
 
+def token_count(text: str) -> int:
+    """A whole number of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of tokens, at least 1, got {text!r}")
+    return value
+
+
 def prices(text: str) -> tuple[float, float, float]:
     """`R,W,U` as three numbers >= 0, or the name of a model whose prices are known."""
     if "," not in text:

@@ -17,17 +17,20 @@ from gemjax.coremem.ledger import AskLedger, Stopwatch, peak_memory
 from gemjax.coremem.remembering import Remembered, kept_with, turn_ids
 from gemjax.coremem.support import least_support, support_of
 from gemjax.coremem.utterances import Utterance, as_utterances
-from gemjax.distill import Distiller, EvidenceSelector, SelectorConfig
+from gemjax.distill import Distiller, EvidenceSelector, Filler, SelectorConfig
 from gemjax.distill.turns import TokenReader
 from gemjax.errors import ConfigError, MemoryBankError
 from gemjax.memory import MemoryBank, MemoryConfig
 from gemjax.memory.filters import Where
-from gemjax.memory.record import Scope, When, scope_of
+from gemjax.memory.record import Id, Scope, When, scope_of
 from gemjax.models.language import LanguageModel
 from gemjax.models.text_tokenizer import TextTokenizer
 
-WHOLE_CLAIMS = SelectorConfig(filler=None, fit="skip", lexical=0.0, neighbours=0.0)
-"""Whole sentences only; the search's scores have words and neighbours in them already."""
+BATCH = 256
+"""Turns that are encoded at once."""
+
+WHOLE_CLAIMS = SelectorConfig(filler=Filler(words=frozenset()), fit="skip")
+"""Whole sentences only, questions back and small talk last."""
 
 
 class CoreMem:
@@ -117,6 +120,7 @@ class CoreMem:
         scope: str | Sequence[str] = (),
         happened_at: When | int | float = None,
         metadata: Mapping[str, Any] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Remembered:
         """Take in the turns of a dialogue, in order. Remembering the same turns again adds nothing.
 
@@ -131,8 +135,10 @@ class CoreMem:
             happened_at: when, for turns that do not say; None: now.
             metadata: kept with every turn, beside `speaker`, `place` (the turn's number in the call) and `turn` (its
                 own id, if any).
+            progress: called with the number of turns done since the last call.
 
-        Raises: MemoryBankError naming the turn; EncoderError.
+        Raises: MemoryBankError naming the turn; EncoderError. Nothing is remembered then. An interruption
+            (KeyboardInterrupt) keeps what is encoded: the same call again adds the rest.
         """
         said = as_utterances(turns)
         names = scope_of(scope)
@@ -148,14 +154,25 @@ class CoreMem:
         ids = turn_ids(said, names, [session or turn.session for turn in said], [turn.time or given for turn in said])
         with self._lock:
             new = [i for i, id in enumerate(ids) if id not in self.bank]
-            self.bank.add(
-                [said[i].said for i in new],
-                ids=[ids[i] for i in new],
-                metadata=[kept_with(said[i], i, metadata) for i in new],
-                scope=names,
-                sessions=[sessions[i] for i in new],
-                happened_at=[times[i] for i in new],
-            )
+            if progress and len(new) < len(ids):
+                progress(len(ids) - len(new))
+            done: list[Id] = []
+            try:
+                for start in range(0, len(new), BATCH):
+                    part = new[start : start + BATCH]
+                    done += self.bank.add(
+                        [said[i].said for i in part],
+                        ids=[ids[i] for i in part],
+                        metadata=[kept_with(said[i], i, metadata) for i in part],
+                        scope=names,
+                        sessions=[sessions[i] for i in part],
+                        happened_at=[times[i] for i in part],
+                    )
+                    if progress:
+                        progress(len(part))
+            except Exception:
+                self.bank.remove(done)
+                raise
         return Remembered(tuple(ids), len(new), len(ids) - len(new))
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:

@@ -76,3 +76,16 @@ def render(spans: Sequence[KeptSpan], turns: Sequence[Turn]) -> str:
         pieces.append(piece)
         previous = span
     return "".join(pieces)
+
+
+def marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The whole text with what is outside the spans between ~~ and ~~."""
+    out, at = [], 0
+    for start, stop in [*spans, (len(text), len(text))]:
+        gap = text[at:start]
+        bare = gap.strip()
+        # Blanks stay outside the marks: Markdown wants them so.
+        out.append(gap.replace(bare, f"~~{bare}~~") if bare else gap)
+        out.append(text[start:stop])
+        at = stop
+    return "".join(out)
