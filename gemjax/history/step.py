@@ -70,6 +70,7 @@ def forward(
         chars=parsed.chars,
         last_block=parsed.last_block,
         pinned=pinned,
+        artifacts=session.artifacts,
     )
     deadline.check("what the blocks did was read")
     protected = protect(given, config.rules)
