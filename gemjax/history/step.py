@@ -1,6 +1,7 @@
 """One request on its way through a session (Algorithm 1): read, embed, protect, plan, decide, rebuild, commit."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gemjax.errors import CallbackError
@@ -66,10 +67,11 @@ def forward(
         queries=embedded.queries,
         goal=history.goal,
         latest=history.latest,
-        signals=_signals(session, parsed),
+        signals=_signals(session, parsed, deadline),
         chars=parsed.chars,
         last_block=parsed.last_block,
         pinned=pinned,
+        artifacts=session.artifacts,
     )
     deadline.check("what the blocks did was read")
     protected = protect(given, config.rules)
@@ -104,15 +106,16 @@ def _sent(
     usage: EncoderUsage,
 ) -> CompressionResult:
     """Rebuild what was decided, and remember it."""
-    parsed = history.parsed
+    parsed, known = history.parsed, session.signals
+    unread = frozenset(b.index for b in parsed.blocks if (found := known.get(b.key)) is not None and found.unknown)
     rebuilt = rebuild(history, verdict.outgoing)
     if rebuilt.trouble:
         session.passed_through(parsed)
-        account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection)
+        account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection, unread)
         return _result("reverted", rebuilt.trouble, history.request, account, usage)
     changed = commit(session, history, verdict, rebuilt.stripped, config)
     event = verdict.decision.reselect
-    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection)
+    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection, unread)
     status, reason = _said(verdict, rebuilt)
     return _result(status, reason, rebuilt.request, account, usage, changed, rebuilt.stripped)
 
@@ -143,13 +146,19 @@ def _left_alone(history: History, session: Session, config: GEMConfig) -> Compre
     return _sent(session, history, verdict, config, {}, EncoderUsage())
 
 
-def _signals(session: Session, parsed: Parsed) -> list[BlockSignals]:
+def _signals(session: Session, parsed: Parsed, deadline: Deadline) -> list[BlockSignals]:
     """What each block wrote, touched, read and reported; blocks that are gone are forgotten."""
     known = session.signals
     if known.keys() != {b.key for b in parsed.blocks}:
-        request = RequestWork()  # the newest first: what they did matters most, should the account run out
-        found = {b.key: known.get(b.key) or signals(b.content, request) for b in reversed(parsed.blocks)}
-        known = session.signals = found
+        timed = deadline.left() is not None
+        request = RequestWork(clock=partial(deadline.check, "what the blocks did was read") if timed else None)
+        session.signals = {b.key: known[b.key] for b in parsed.blocks if b.key in known}
+        known = session.signals
+        # The newest first: what they did matters most, should the account run out. What was read before the deadline
+        # stays for the next request.
+        for block in reversed(parsed.blocks):
+            if block.key not in known:
+                known[block.key] = signals(block.content, request)
     return [known[b.key] for b in parsed.blocks]
 
 
@@ -196,5 +205,6 @@ def _result(
         first_changed_message=changed,
         encoder=usage,
         stripped=tuple(sorted(stripped)),
+        unknown=tuple(sorted(account.unread)),
         _records=account.records,
     )

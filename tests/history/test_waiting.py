@@ -3,11 +3,13 @@
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gemjax import GEMConfig, HistoryCompressor
+from gemjax.history.deadline import Deadline
 from tests.conftest import HashingEncoder
 from tests.history.requests import chat, chat_block
 
@@ -129,3 +131,50 @@ def test_limits_are_positive_seconds(field, value):
 
     with pytest.raises(ConfigError, match=f"{field} must be a positive number of seconds or None"):
         GEMConfig(**{field: value})
+
+
+def ran(command: str) -> list[dict]:
+    """The first block, with a command of its own."""
+    block = chat_block(0)
+    block[0]["tool_calls"][0]["function"]["arguments"] = json.dumps({"command": command})
+    return block
+
+
+def test_a_deadline_ends_the_reading_of_one_block_and_keeps_what_was_read(monkeypatch):
+    """The clock stands still but for the costly block, whose work moves it."""
+    now = [0.0]
+    monkeypatch.setattr("gemjax.history.deadline.time", SimpleNamespace(monotonic=lambda: now[0]))
+    costly = ran("echo $(( 1 + 1 )); " * 30_000)
+    request = chat(0)
+    request["messages"] += costly
+    for number in range(1, 30):
+        request["messages"] += chat_block(number)
+    gem = HistoryCompressor(HashingEncoder(), GEMConfig(delta=1.0, encoder_wait=None, deadline=5.0))
+    real = Deadline.check
+
+    def check(self, step):
+        if step == "what the blocks did was read":
+            now[0] += 10.0 * (len(gem._session("default").signals) == 29)
+        real(self, step)
+
+    monkeypatch.setattr(Deadline, "check", check)
+    result = gem.compress(request)
+    assert result.request is request and result.status == "unchanged"
+    assert result.reason == "the deadline of 5 s passed while what the blocks did was read"
+    assert len(gem._session("default").signals) == 29  # the newest first; the costly one is the oldest
+    monkeypatch.setattr(Deadline, "check", real)
+    assert gem.compress(request).status == "compressed"
+
+
+def test_blocks_that_are_too_costly_to_read_are_named(capsys):
+    request = chat(0)
+    request["messages"] += ran("x='" + "echo a; " * 1400 + "'; " + "eval $x; " * 40)
+    for number in range(1, 30):
+        request["messages"] += chat_block(number)
+    result = HistoryCompressor(HashingEncoder(), GEMConfig(delta=1.0, encoder_wait=None)).compress(request)
+    assert result.unknown == (0,) and result.report()["unknown"] == [0]
+    assert [block.unknown for block in result.blocks] == [True] + [False] * 29
+    assert result.blocks[0].why.endswith("(not known what it did: reading it would cost too much work)")
+    result.explain(width=200)
+    said = capsys.readouterr().out
+    assert "1 block too costly to read" in said and "not known what it did" in said
