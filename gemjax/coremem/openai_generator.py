@@ -1,5 +1,6 @@
 """Answers from an endpoint that speaks OpenAI's chat completions: a provider, or a server on the same machine."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ from gemjax.errors import ConfigError, GenerationError
 
 # Tokens that a message's role and marks take beside its text, as chat templates write them.
 _MESSAGE_TOKENS = 5
+_PIECE = re.compile(r"[A-Za-z]{1,6}|[^A-Za-z\s]|\s{2,}|\n")
 
 
 class OpenAIGenerator:
@@ -70,9 +72,8 @@ class OpenAIGenerator:
         return self._window
 
     def count_tokens(self, messages: Sequence[ChatMessage]) -> int:
-        """An estimate that errs upward: a token for every three bytes of UTF-8, and five for each message."""
-        sizes = [len(m["content"].encode("utf-8", "replace")) for m in messages]
-        return sum(-(-size // 3) + _MESSAGE_TOKENS for size in sizes)
+        """An estimate that errs upward: pieces of words of six letters, digits, signs, bytes of other scripts."""
+        return sum(_estimate(message["content"]) + _MESSAGE_TOKENS for message in messages)
 
     def generate(self, messages: Sequence[ChatMessage], sampling: Sampling = GREEDY) -> Generation:
         """The whole answer.
@@ -93,7 +94,7 @@ class OpenAIGenerator:
             text=said,
             finish_reason=_reason(getattr(choice, "finish_reason", None)),
             prompt_tokens=_tokens(usage, "prompt_tokens", lambda: self.count_tokens(messages)),
-            completion_tokens=_tokens(usage, "completion_tokens", lambda: -(-len(said.encode()) // 3)),
+            completion_tokens=_tokens(usage, "completion_tokens", lambda: _estimate(said)),
             seconds=time.perf_counter() - start,
             model=str(getattr(answer, "model", None) or self._model),
         )
@@ -172,6 +173,10 @@ class OpenAIGenerator:
 
     def __repr__(self) -> str:
         return f"OpenAIGenerator({self._where})"
+
+
+def _estimate(text: str) -> int:
+    return len(_PIECE.findall(text)) + len(text.encode("utf-8", "replace")) - len(text)
 
 
 def _first(answer: Any, where: str) -> Any:

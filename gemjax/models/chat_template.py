@@ -34,6 +34,7 @@ PLAIN = (
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<|end|>", "</s>")
 _TEMPLATE_BYTES = 1 << 20
 _RENDERED_CHARS = 16 << 20
+_LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -191,14 +192,34 @@ def _compiled(source: str) -> Any:
     except ImportError as error:
         raise GenerationError("chat templates need the jinja2 package: pip install 'gemjax[local]'") from error
 
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """What would take the machine's memory in one step is refused before it is made."""
+
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            for one, other in ((left, right), (right, left)):
+                size = len(one) if isinstance(one, str | list | tuple) else abs(one) if operator == "**" else 0
+                if isinstance(other, int) and size * abs(other) > _LARGE:
+                    raise ValueError(f"{operator} of more than {_LARGE:,}")
+            return super().call_binop(context, operator, left, right)
+
+        def call(self, context: Any, function: Any, /, *given: Any, **named: Any) -> Any:
+            if any(isinstance(value, int) and abs(value) > _LARGE for value in (*given, *named.values())):
+                raise ValueError(f"a call with a number above {_LARGE:,}")
+            return super().call(context, function, *given, **named)
+
     def refuse(message: str) -> None:
         raise ValueError(message)
 
     def as_json(value: Any, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, indent=indent)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = as_json
+    # They pad to any width that a template names.
+    for padding in ("center", "format", "indent", "wordwrap"):
+        environment.filters.pop(padding)
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return environment.from_string(source)
