@@ -107,3 +107,20 @@ def test_first_sight(benchmark):
         assert gem.compress(request, goal="repair").event
 
     paired(benchmark, step, request)
+
+
+@pytest.mark.parametrize("blocks", [500, 1000, 1400, 2000])
+def test_long_session(benchmark, blocks):
+    """One more block of 2,500 characters each time; the ratio must not grow with the session."""
+    gem = HistoryCompressor(vectors, GEMConfig(encoder_timeout=None))
+    request = {"model": "m", "messages": [{"role": "user", "content": "Repair the module."}]}
+    for number in range(blocks):
+        request["messages"] += block(number, 2500)
+    gem.compress(request, goal="repair")
+    number = iter(range(blocks, 10**6))
+
+    def step():
+        request["messages"] += block(next(number), 2500)
+        gem.compress(request, goal="repair")
+
+    paired(benchmark, step, request)

@@ -69,7 +69,7 @@ def config_from(arguments: argparse.Namespace) -> GEMConfig:
     """Raises `ConfigError` for values out of range. The command line waits for its encoder as long as it takes."""
     policy = policy_from(arguments.policy, arguments.prices)
     make = GEMConfig.paper if arguments.policy == "paper" else GEMConfig
-    return make(policy=policy, delta=arguments.delta, encoder_timeout=None)
+    return make(policy=policy, delta=arguments.delta, encoder_timeout=None, encoder_wait=None)
 
 
 def encoder_from(arguments: argparse.Namespace) -> Any:

@@ -73,8 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
         **upstreams,
     )
     start_jax(arguments)
+    wait = 0.8 * config.deadline
     settings = dataclasses.replace(
-        config_from(arguments), max_sessions=config.max_sessions, encoder_timeout=0.8 * config.deadline
+        config_from(arguments), max_sessions=config.max_sessions, encoder_timeout=wait, encoder_wait=min(wait, 2.0)
     )
     vectors = vector_directory()
     compressor = HistoryCompressor(encoder_from(arguments), settings, vectors=vectors)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gemjax.encoders.ending import start
 from gemjax.encoders.protocol import CallableEncoder, Encoder, checked_texts
 from gemjax.encoders.vector_file import VectorFile
 from gemjax.encoders.vectors import unit_vectors
@@ -136,6 +137,19 @@ class CachedEncoder:
             self.usage.hits += len(texts) - encoded
         return np.stack([found[key] for key in keys])
 
+    def known(self, texts: list[str]) -> dict[str, np.ndarray | None]:
+        """The kept vector of each text, `[dim]`; None for one that would have to be encoded.
+
+        Raises:
+            TypeError: `texts` is a string, or holds something that is none.
+        """
+        keys = {text: _key(text) for text in checked_texts(texts)}
+        found = self._look_up({key: text for text, key in keys.items()})
+        with self._lock:
+            self.usage.texts += len(found)
+            self.usage.hits += len(found)
+        return {text: found.get(key) for text, key in keys.items()}
+
     def _look_up(self, wanted: dict[bytes, str]) -> dict[bytes, np.ndarray]:
         with self._lock:
             found = {key: self._known[key] for key in wanted if key in self._known}
@@ -195,8 +209,7 @@ class CachedEncoder:
             except BaseException as error:
                 trouble.append(error)
 
-        thread = threading.Thread(target=work, name="gemjax-encoder", daemon=True)
-        thread.start()
+        thread = start(work, "gemjax-encoder")
         thread.join(self._timeout)
         if thread.is_alive():
             self._hanging = thread

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from gemjax.history.config import GEMConfig
 from gemjax.history.reading import History
-from gemjax.history.thinking import Treatment, is_signed, thinking_chars, treatment
+from gemjax.history.thinking import Treatment, thinking_chars, treatment
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Binding:
     @cached_property
     def signed(self) -> Sequence[int]:
         """Messages whose signed thinking has not been left out before."""
-        messages, start = self.history.parsed.messages, self.history.previous.stripped
-        return [i for i in range(start, len(messages)) if is_signed(messages[i])]
+        records, start = self.history.parsed.records, self.history.previous.stripped
+        return [i for i in range(start, len(records)) if records[i].signed]
 
     @cached_property
     def treatment(self) -> Treatment:

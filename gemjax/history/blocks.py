@@ -22,7 +22,7 @@ from gemjax.history.formats.base import kind, problem
 from gemjax.history.formats.marks import count_marks, too_many_marks, unmarked
 from gemjax.history.problems import Problem
 from gemjax.history.records import Block, BlockContent
-from gemjax.history.thinking import binding_warnings
+from gemjax.history.thinking import binding_warnings, is_signed
 
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _DIGEST_BYTES = 16
@@ -36,7 +36,7 @@ class Message:
 
     `digest` is of all of it; `identity` leaves out marks that say where a provider should cache (`cache_control`),
     which move with every request and change neither what is said nor what is cached; `marks` counts them. `chars` is
-    its length as compact JSON.
+    its length as compact JSON; `signed` says that it carries thinking that a provider has signed.
     """
 
     digest: bytes
@@ -44,6 +44,7 @@ class Message:
     chars: int
     view: View
     marks: int = 0
+    signed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -340,10 +341,10 @@ def _message(key: bytes, message: Any, chosen: Format, salt: bytes) -> Message:
     """Read a message that was not seen before, given as plain JSON."""
     text = _to_json(message)
     if '"cache_control"' not in text:
-        return Message(key, key, len(text), _view(chosen, message))
+        return Message(key, key, len(text), _view(chosen, message), 0, is_signed(message))
     bare = unmarked(message)
     identity = key if bare is message else fingerprint(bare, salt)
-    return Message(key, identity, len(text), _view(chosen, message), count_marks(message))
+    return Message(key, identity, len(text), _view(chosen, message), count_marks(message), is_signed(message))
 
 
 def _view(chosen: Format, message: Any) -> View:

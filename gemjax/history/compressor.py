@@ -14,6 +14,7 @@ from gemjax.history.archive.archive import By, Shorten
 from gemjax.history.archive.tool import TOOL_NAME
 from gemjax.history.blocks import Parsed
 from gemjax.history.config import GEMConfig
+from gemjax.history.deadline import Deadline, DeadlinePassed
 from gemjax.history.formats import format_named
 from gemjax.history.result import CompressionResult
 from gemjax.history.session import Session
@@ -98,14 +99,17 @@ class HistoryCompressor:
         if format != "auto":
             format_named(format)
         state = self._session(_named(session))
+        deadline = Deadline(self.config.deadline)
         with state.lock:
-            parsed = None
+            parsed, late = None, False
             try:
                 taken = snapshot(request)
                 parsed = state.reader.parse(taken, format)
-                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder)
+                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder, deadline)
                 self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
                 return returned(result, request, taken)
+            except DeadlinePassed as passed:
+                reason, late = str(passed), True
             except GemjaxError as error:
                 if self.strict:
                     raise
@@ -119,6 +123,8 @@ class HistoryCompressor:
             if kept is not None:
                 return kept
             state.passed_through(parsed)
+            if late:
+                return CompressionResult(request, "unchanged", reason)
             return self._failed(request, reason)
 
     async def acompress(

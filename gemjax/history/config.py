@@ -23,9 +23,15 @@ class GEMConfig:
         min_blocks: requests with fewer complete blocks are left alone (5.3).
         max_sessions: sessions remembered; the least recently used one is forgotten first. With more conversations at
             a time than that, each looks new at every request and is rewritten each time: raise it.
-        encoder_timeout: seconds that a request waits for one answer of its encoder; after that it goes through
-            unchanged, and an answer that comes late is kept for the next one. None waits for ever. An encoder that is
-            a `CachedEncoder` already has its own.
+        encoder_timeout: seconds after which an encoder that does not answer one call has failed; the request goes
+            through unchanged. None waits for ever, whatever `encoder_wait` says. An encoder that is a `CachedEncoder`
+            already has its own.
+        encoder_wait: seconds that a request waits for all its vectors. The newest blocks come first; what comes later
+            is kept for the next request, and until then the earlier selection stands (none: the request goes out
+            unchanged). Loading the encoder is not counted. None waits for all: results then never depend on a clock.
+        deadline: seconds that a whole request may take, loading included; after that it goes out unchanged, and what
+            was read and encoded so far serves the next one. None: no limit, since the wait for vectors and the work on
+            a block's text are bounded already.
         bound_thinking: what a rewrite does about signed thinking that the provider binds to everything before it.
             `"auto"` decides by what the request says, so that no provider refuses what goes out; `"drop_block"` leaves
             it to the provider (the request says so, or you promise it), and the lost thinking counts in the price;
@@ -45,6 +51,8 @@ class GEMConfig:
     min_blocks: int = 16
     max_sessions: int = 256
     encoder_timeout: float | None = 60.0
+    encoder_wait: float | None = 2.0
+    deadline: float | None = None
     bound_thinking: BoundThinking = "auto"
     archive_blocks: int = 20_000
 
@@ -77,10 +85,11 @@ class GEMConfig:
         if not isinstance(self.coverage, int | float) or not 0 <= self.coverage <= 1:
             raise ConfigError(f"coverage must be between 0 and 1, got {self.coverage!r}")
         check_delta(self.effective_delta)
-        timeout = self.encoder_timeout
-        if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout <= 1e6):
-            raise ConfigError(f"encoder_timeout must be a positive number of seconds or None, got {timeout!r}")
-
+        for field in ("encoder_timeout", "encoder_wait", "deadline"):
+            seconds = getattr(self, field)
+            number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+            if seconds is not None and not (number and 0 < seconds <= 1e6):
+                raise ConfigError(f"{field} must be a positive number of seconds or None, got {seconds!r}")
         if self.bound_thinking not in BOUND_THINKING:
             raise ConfigError(f"bound_thinking must be one of {', '.join(BOUND_THINKING)}, got {self.bound_thinking!r}")
 
@@ -94,6 +103,11 @@ class GEMConfig:
     def effective_delta(self) -> float:
         """`delta`, or the policy's default."""
         return self.chosen_policy.delta if self.delta is None else self.delta
+
+    @property
+    def waits_for_vectors(self) -> float | None:
+        """Seconds that a request waits for its vectors; None for ever."""
+        return None if self.encoder_timeout is None else self.encoder_wait
 
     @classmethod
     def paper(cls, **changes: Any) -> "GEMConfig":

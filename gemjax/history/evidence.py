@@ -16,6 +16,7 @@ import numpy as np
 from gemjax.errors import ConfigError
 from gemjax.history.queries import QUERIES
 from gemjax.history.view import EvidenceView, Rule, apply_rules
+from gemjax.kernels.host import matvec
 
 __all__ = [
     "DEFAULT_RULES",
@@ -356,7 +357,8 @@ class Balance:
         length = float(np.linalg.norm(whole))
         if length == 0.0:
             return {}
-        along = rows @ (whole / length)
+        wide = rows.astype(np.float64)
+        along = matvec(wide, whole / length)
         squares = np.einsum("nd,nd->n", rows, rows)
         free = squares > 0.0
         free[list(view.taken)] = False
@@ -364,7 +366,7 @@ class Balance:
         now = _cosine(total, whole / length)
         out: dict[int, str] = {}
         while len(out) < self.keep and free.any():
-            with_it = total @ total + 2 * (rows @ total) + squares
+            with_it = total @ total + 2 * matvec(wide, total) + squares
             values = (total @ whole / length + along) / np.sqrt(np.maximum(with_it, 1e-12))
             best = int(np.argmax(np.where(free, np.round(values, 6), -np.inf)))
             total = total + rows[best]

@@ -35,6 +35,9 @@ def summary(result: "CompressionResult") -> Text:
         if result.coverage is not None:
             text.append(f", which covers {result.coverage:.0%} of the history's directions")
         text.append("\n")
+    if result.unknown:
+        n = len(result.unknown)
+        text.append(f"{n} block{'s' * (n != 1)} too costly to read: not known what they wrote, read or reported\n")
     if result.chars_before:
         saved = 1 - result.ratio
         text.append(f"{result.chars_before:,} -> {result.chars_after:,} characters ({saved:.1%} fewer)")

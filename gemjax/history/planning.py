@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from gemjax.errors import ConfigError
+from gemjax.history.artifacts import Artifacts
 from gemjax.history.config import GEMConfig
 from gemjax.history.evidence import Rule
 from gemjax.history.records import Block, BlockContent
@@ -17,6 +18,7 @@ from gemjax.history.selector import Selection, complete, removable
 from gemjax.history.signals import BlockSignals
 from gemjax.history.vectors import bucket
 from gemjax.history.view import EvidenceView, apply_rules
+from gemjax.kernels.host import matvec
 
 Protected = Mapping[str, Mapping[int, str]]
 """Rule name -> block index -> reason; `latest` and `pinned` stand beside the rules."""
@@ -36,6 +38,7 @@ class SelectionInput:
         chars: characters of the whole request.
         last_block: index of the block that ends the request, if one does: the model is about to answer it.
         pinned: blocks that the caller keeps.
+        artifacts: the session's index of names; None to make one.
     """
 
     blocks: Sequence[Block]
@@ -47,6 +50,7 @@ class SelectionInput:
     chars: int
     last_block: int | None = None
     pinned: frozenset[int] = frozenset()
+    artifacts: Artifacts | None = None
 
     @cached_property
     def view(self) -> EvidenceView:
@@ -59,6 +63,7 @@ class SelectionInput:
             latest=self.latest,
             similarity=self._similarity,
             vectors=lambda: self.vectors[:n],
+            artifacts=self.artifacts,
         )
 
     def _similarity(self, query: str) -> np.ndarray:
@@ -66,8 +71,7 @@ class SelectionInput:
         if query not in self.queries:
             known = ", ".join(self.queries) or "none"
             raise ConfigError(f"a rule asked for the query {query!r}; the rules announced: {known}")
-        similarity: np.ndarray = self.vectors[: len(self.blocks)] @ self.queries[query]
-        return similarity
+        return matvec(self.vectors[: len(self.blocks)], self.queries[query])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

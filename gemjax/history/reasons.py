@@ -9,6 +9,8 @@ from gemjax.history.planning import Protected
 from gemjax.history.result import BlockRecord
 from gemjax.history.selector import Selection
 
+_UNREAD = " (not known what it did: reading it would cost too much work)"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
@@ -21,6 +23,7 @@ class Account:
         event: a reselection happened now.
         protected: what the rules name; empty where none ran.
         selection: what was selected now, if anything was.
+        unread: the blocks of which it is not known what they did (`BlockSignals.unknown`).
     """
 
     parsed: Parsed
@@ -30,6 +33,7 @@ class Account:
     event: bool = False
     protected: Protected = dataclasses.field(default_factory=dict)
     selection: Selection | None = None
+    unread: frozenset[int] = frozenset()
 
     def records(self) -> list[BlockRecord]:
         """One record a block, oldest first."""
@@ -48,7 +52,9 @@ class Account:
             residual=None if self.selection is None else float(self.selection.residual[i]),
             in_core=i in core,
             kept=i not in self.dropped,
-            why=self._why_dropped(i, rules) if i in self.dropped else self._why_kept(i, rules, core),
+            why=(self._why_dropped(i, rules) if i in self.dropped else self._why_kept(i, rules, core))
+            + (_UNREAD if i in self.unread else ""),
+            unknown=i in self.unread,
         )
 
     def _why_dropped(self, i: int, rules: Mapping[str, str]) -> str:

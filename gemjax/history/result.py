@@ -22,6 +22,8 @@ class BlockRecord:
         in_core: part of the core.
         kept: forwarded.
         why: one line.
+        unknown: what it wrote, touched, read and reported is not known, since reading it would have cost more work than
+            a block or a request may cost; the rules that look at that pass it over.
     """
 
     index: int
@@ -33,6 +35,7 @@ class BlockRecord:
     in_core: bool
     kept: bool
     why: str
+    unknown: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class CompressionResult:
         encoder: what this call asked of the encoder.
         stripped: indices of the messages of the request that came in which go out as copies without their thinking
             (`GEMConfig(bound_thinking=)`); every other forwarded message is the caller's own object.
+        unknown: indices of the blocks of which it is not known what they did (`BlockRecord.unknown`).
     """
 
     request: Any
@@ -79,6 +83,7 @@ class CompressionResult:
     first_changed_message: int | None = None
     encoder: EncoderUsage = EncoderUsage()
     stripped: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
     _records: Callable[[], list[BlockRecord]] = dataclasses.field(default=list, repr=False, compare=False)
 
     @cached_property
@@ -105,6 +110,7 @@ class CompressionResult:
             "first_changed_message": self.first_changed_message,
             "encoder": dataclasses.asdict(self.encoder),
             "stripped": list(self.stripped),
+            "unknown": list(self.unknown),
             "blocks": [dataclasses.asdict(b) for b in self.blocks],
         }
 

@@ -80,15 +80,15 @@ def removable(
 
     Returns: indices of the removed blocks, and the characters they take with them.
     """
-    candidates = [b for b in blocks if not core[b.index]]
-    candidates.sort(key=lambda b: (-footprint(b), residual[b.index], b.index))
+    sizes = np.array([footprint(b) for b in blocks], np.int64)
+    candidates = np.flatnonzero(~core)
+    order = candidates[np.lexsort((candidates, residual[candidates], -sizes[candidates]))]
     budget = delta * chars
-    removed: set[int] = set()
+    removed: list[int] = []
     gone = 0
-    for block in candidates:
-        size = footprint(block)
+    for index, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         if gone + size <= budget:
-            removed.add(block.index)
+            removed.append(index)
             gone += size
     return frozenset(removed), gone
 

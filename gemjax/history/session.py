@@ -2,6 +2,7 @@
 
 import threading
 
+from gemjax.history.artifacts import Artifacts
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.signals import BlockSignals
 from gemjax.history.state import SessionState
@@ -14,7 +15,8 @@ class Session:
     Attributes:
         lock: held while a request of the session is worked on.
         state: all that has to survive a restart.
-        reader, vectors, signals: what was read, encoded and recognised of the blocks; made again after a restart.
+        reader, vectors, signals, artifacts: what was read, encoded and recognised of the blocks; made again after a
+            restart.
         sent: identities of the messages that went out last; None if that is not known.
     """
 
@@ -24,6 +26,7 @@ class Session:
         self.reader = Reader()
         self.vectors = BlockVectors()
         self.signals: dict[str, BlockSignals] = {}
+        self.artifacts = Artifacts()
         self.sent: list[bytes] | None = None
 
     def restart(self, state: SessionState) -> None:

@@ -1,6 +1,7 @@
 """One request on its way through a session (Algorithm 1): read, embed, protect, plan, decide, rebuild, commit."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gemjax.errors import CallbackError
@@ -8,6 +9,7 @@ from gemjax.history.binding import Binding
 from gemjax.history.blocks import Parsed
 from gemjax.history.committing import commit
 from gemjax.history.config import GEMConfig
+from gemjax.history.deadline import Deadline, DeadlinePassed, OutOfTime
 from gemjax.history.deciding import Verdict, decide, gone
 from gemjax.history.embedding import embed
 from gemjax.history.planning import Protected, SelectionInput, plan_selection, protect
@@ -32,6 +34,7 @@ def forward(
     session: Session,
     config: GEMConfig,
     encoder: SharedEncoder,
+    deadline: Deadline,
 ) -> CompressionResult:
     """Choose what goes out of one request, and remember it in the session.
 
@@ -43,25 +46,36 @@ def forward(
         session: its state, vectors and signals are brought up to date. An error leaves the state as it was.
         config: settings.
         encoder: makes the vectors.
+        deadline: until when.
 
-    Raises: the `GemjaxError`s `RequestError`, `ConfigError`, `CallbackError`, `EncoderError`.
+    Raises: the `GemjaxError`s `RequestError`, `ConfigError`, `CallbackError`, `EncoderError`; `DeadlinePassed`.
     """
     history = read_history(request, parsed, goal, session.state)
     if len(parsed.blocks) < config.min_blocks:
         return _left_alone(history, session, config)
-    embedded = embed(history, config.rules, session.vectors, encoder)
+    deadline.check("the request was read")
+    pinned = _pinned(parsed, keep)
+    try:
+        embedded = embed(history, config, session.vectors, encoder, deadline)
+    except DeadlinePassed:
+        raise
+    except OutOfTime as late:
+        return _meanwhile(session, history, str(late), pinned, config)
     given = SelectionInput(
         blocks=parsed.blocks,
         vectors=embedded.vectors,
         queries=embedded.queries,
         goal=history.goal,
         latest=history.latest,
-        signals=_signals(session, parsed),
+        signals=_signals(session, parsed, deadline),
         chars=parsed.chars,
         last_block=parsed.last_block,
-        pinned=_pinned(parsed, keep),
+        pinned=pinned,
+        artifacts=session.artifacts,
     )
+    deadline.check("what the blocks did was read")
     protected = protect(given, config.rules)
+    deadline.check("the rules ran")
     verdict = decide(history, protected, given.pinned, lambda: plan_selection(given, config, protected), config)
     return _sent(session, history, verdict, config, protected, embedded.usage)
 
@@ -92,17 +106,34 @@ def _sent(
     usage: EncoderUsage,
 ) -> CompressionResult:
     """Rebuild what was decided, and remember it."""
-    parsed = history.parsed
+    parsed, known = history.parsed, session.signals
+    unread = frozenset(b.index for b in parsed.blocks if (found := known.get(b.key)) is not None and found.unknown)
     rebuilt = rebuild(history, verdict.outgoing)
     if rebuilt.trouble:
         session.passed_through(parsed)
-        account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection)
+        account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection, unread)
         return _result("reverted", rebuilt.trouble, history.request, account, usage)
     changed = commit(session, history, verdict, rebuilt.stripped, config)
     event = verdict.decision.reselect
-    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection)
+    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection, unread)
     status, reason = _said(verdict, rebuilt)
     return _result(status, reason, rebuilt.request, account, usage, changed, rebuilt.stripped)
+
+
+def _meanwhile(
+    session: Session, history: History, reason: str, pinned: frozenset[int], config: GEMConfig
+) -> CompressionResult:
+    """While vectors are made the earlier selection stands: the original would cost the provider's cache, twice."""
+    parsed, binding = history.parsed, Binding(history, config)
+    if history.previous.requests == 0:
+        # The first selection is made as soon as it can be, as after any request that went through unchanged.
+        session.passed_through(parsed)
+        return _result("unchanged", reason, history.request, Account(parsed, config, frozenset(), ()), EncoderUsage())
+    saved = history.previous.dropped - pinned - {parsed.last_block}
+    if history.rewritten or gone(parsed.blocks, saved) > config.effective_delta * parsed.chars:
+        saved = frozenset()  # it was chosen for another history
+    decision = Decision(False, reason, history.previous.memory)
+    return _sent(session, history, Verdict(decision, binding.outgoing(saved)), config, {}, EncoderUsage())
 
 
 def _left_alone(history: History, session: Session, config: GEMConfig) -> CompressionResult:
@@ -115,13 +146,19 @@ def _left_alone(history: History, session: Session, config: GEMConfig) -> Compre
     return _sent(session, history, verdict, config, {}, EncoderUsage())
 
 
-def _signals(session: Session, parsed: Parsed) -> list[BlockSignals]:
+def _signals(session: Session, parsed: Parsed, deadline: Deadline) -> list[BlockSignals]:
     """What each block wrote, touched, read and reported; blocks that are gone are forgotten."""
     known = session.signals
     if known.keys() != {b.key for b in parsed.blocks}:
-        request = RequestWork()  # the newest first: what they did matters most, should the account run out
-        found = {b.key: known.get(b.key) or signals(b.content, request) for b in reversed(parsed.blocks)}
-        known = session.signals = found
+        timed = deadline.left() is not None
+        request = RequestWork(clock=partial(deadline.check, "what the blocks did was read") if timed else None)
+        session.signals = {b.key: known[b.key] for b in parsed.blocks if b.key in known}
+        known = session.signals
+        # The newest first: what they did matters most, should the account run out. What was read before the deadline
+        # stays for the next request.
+        for block in reversed(parsed.blocks):
+            if block.key not in known:
+                known[block.key] = signals(block.content, request)
     return [known[b.key] for b in parsed.blocks]
 
 
@@ -168,5 +205,6 @@ def _result(
         first_changed_message=changed,
         encoder=usage,
         stripped=tuple(sorted(stripped)),
+        unknown=tuple(sorted(account.unread)),
         _records=account.records,
     )

@@ -1,6 +1,5 @@
 """What a rule may look at, what a rule is, and how rules are run one after the other."""
 
-import bisect
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -9,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from gemjax.errors import CallbackError, ConfigError, EncoderError, GemjaxError
+from gemjax.history.artifacts import Artifacts
 from gemjax.history.records import Block, BlockContent
 from gemjax.history.signals import BlockSignals, signals
 
@@ -29,6 +29,7 @@ class EvidenceView:
         similarity: cosines of all blocks with a query; called at most once a query. None when there is no encoder:
             rules that need no similarity then still work.
         vectors: unit rows of all blocks, `[n, d]`; called when a rule asks. None when there is no encoder.
+        artifacts: the session's index of names, brought up to date here; None to make one.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class EvidenceView:
         latest: BlockContent,
         similarity: Similarity | None = None,
         vectors: Callable[[], np.ndarray] | None = None,
+        artifacts: Artifacts | None = None,
     ) -> None:
         if len(signals) != len(blocks):
             raise ValueError(f"signals must have one entry a block, got {len(signals)} for {len(blocks)} blocks")
@@ -49,6 +51,7 @@ class EvidenceView:
         self.latest = latest
         self._similarity = similarity
         self._vectors = vectors
+        self._artifacts = artifacts
         self._similarities: dict[str, np.ndarray] = {}
         self._named: dict[str, frozenset[int]] = {}
 
@@ -122,26 +125,19 @@ class EvidenceView:
         return bool(self.blocks) and self.latest == self.blocks[-1].content
 
     @cached_property
+    def _names(self) -> Artifacts:
+        flying = () if self.latest_is_complete else self.latest_signals.touches
+        return (self._artifacts or Artifacts()).update(self.signals, flying)
+
+    @property
     def alias(self) -> dict[str, str]:
         """For a relative path that ends exactly one absolute path of the history: that path. `app.py` and
         `/repo/app.py` are then one artifact, whichever directory the agent was in."""
-        touched = {path for found in (*self.signals, self.latest_signals) for path in found.touches}
-        # Backwards and sorted, the paths with one ending stand together: many files of one name cost no more than any.
-        backwards = sorted(path[::-1] for path in touched if path[:1] == "/")
-        out = {}
-        for path in touched:
-            if path[:1] == "/":
-                continue
-            ending = path[::-1] + "/"
-            at = bisect.bisect_left(backwards, ending)
-            ends = [found for found in backwards[at : at + 2] if found.startswith(ending)]
-            if len(ends) == 1:
-                out[path] = ends[0][::-1]
-        return out
+        return self._names.aliases()
 
     def artifact(self, path: str) -> str:
         """The one name under which an artifact is known in this history."""
-        return self.alias.get(path, path)
+        return self._names.name(path)
 
 
 @runtime_checkable

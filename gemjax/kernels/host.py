@@ -2,6 +2,9 @@
 
 import numpy as np
 
+_ONE_THREAD = 400_000
+"""Multiplications of a matrix and a vector that BLAS leaves to one thread (OpenBLAS: 460,800)."""
+
 
 def power_of_two(n: int, least: int = 1) -> int:
     """The smallest power of two that is at least `n`, and at least `least`: the size that `n` things are padded to.
@@ -18,6 +21,24 @@ def power_of_two(n: int, least: int = 1) -> int:
     (8, 8, 1, 32)
     """
     return max(least, 1 << max(n - 1, 0).bit_length())
+
+
+def matvec(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """`rows @ vector` by one thread: small products must not wake a pool of threads.
+
+    BLAS shares a product between threads from some 460,000 multiplications on, and where other work keeps the
+    processors busy it then waits for the slowest of them, many times as long as the product takes.
+
+    Args:
+        rows: real numbers `[n, d]`.
+        vector: `[d]`, of the same dtype.
+
+    Returns: `[n]`, to the bit what parts of less than that give.
+    """
+    part = max(_ONE_THREAD // max(rows.shape[1], 1) // 4 * 4, 4)
+    if len(rows) <= part:
+        return np.asarray(rows @ vector)
+    return np.concatenate([rows[start : start + part] @ vector for start in range(0, len(rows), part)])
 
 
 def unit_rows_host(values: np.ndarray) -> np.ndarray:

@@ -124,7 +124,8 @@ def create_app(
     """
     config = config or ServeConfig()
     if compressor is None:
-        settings = GEMConfig(max_sessions=config.max_sessions, encoder_timeout=0.8 * config.deadline)
+        wait = 0.8 * config.deadline
+        settings = GEMConfig(max_sessions=config.max_sessions, encoder_timeout=wait, encoder_wait=min(wait, 2.0))
         compressor = HistoryCompressor(config=settings)
     # What a dry run chose was never sent, so nothing of it may be continued.
     store = ConversationStore(config.state) if config.state is not None and not config.dry_run else None

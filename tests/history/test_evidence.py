@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemjax.errors import CallbackError, ConfigError, EncoderError
+from gemjax.history.artifacts import Artifacts
 from gemjax.history.evidence import (
     DEFAULT_RULES,
     PAPER_RULES,
@@ -555,3 +556,24 @@ def test_the_example_of_the_documentation_runs_and_prints_what_it_says(capsys):
     code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.S).groups()
     exec(compile(code, "docs/protection-rules.md", "exec"), {"__name__": "example"})
     assert capsys.readouterr().out == printed
+
+
+ENDINGS = ["a.py", "src/a.py", "/r/src/a.py", "/r/a.py", "/q/src/a.py", "r/a.py", "/a.py", "search: a.py"]
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from(ENDINGS), max_size=3), st.booleans()), max_size=8), st.data())
+def test_names_kept_across_requests_are_those_of_a_history_read_anew(steps, data):
+    """Appending, taking back and exchanges in flight, against the definition: the one absolute path with that end."""
+    kept, history = Artifacts(), []
+    for touches, back in steps:
+        if back and history:
+            del history[data.draw(st.integers(0, len(history) - 1)) :]
+        history.append(BlockSignals(touches=tuple(touches)))
+        flying = tuple(data.draw(st.lists(st.sampled_from(ENDINGS), max_size=2)))
+        kept.update(history, flying)
+        touched = {path for found in history for path in found.touches} | set(flying)
+        for path in ENDINGS:
+            ends = [one for one in touched if one[:1] == "/" and one.endswith("/" + path)]
+            alias = path in touched and path[:1] != "/" and len(ends) == 1
+            assert kept.name(path) == (ends[0] if alias else path)
+        assert kept.aliases() == {p: kept.name(p) for p in touched if kept.name(p) != p}

@@ -70,7 +70,7 @@ class Compressed(Method):
 
     def __init__(self, name: str, config: GEMConfig) -> None:
         self.name = name
-        self.config = dataclasses.replace(config, encoder_timeout=None)
+        self.config = dataclasses.replace(config, encoder_timeout=None, encoder_wait=None, deadline=None)
         self.result: CompressionResult | None = None
         self.protected_kept = 1.0
         self._encoder: Any = None

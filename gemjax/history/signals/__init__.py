@@ -6,6 +6,7 @@ Everything here is pure and lexical: arguments are parsed (JSON, shell, Python, 
 import dataclasses
 import re
 
+from gemjax.history.deadline import OutOfTime
 from gemjax.history.records import BlockContent, ToolCall, ToolResult
 from gemjax.history.signals.effects import Effects
 from gemjax.history.signals.errors import error_in
@@ -42,7 +43,7 @@ class BlockSignals:
 
 
 def signals(content: BlockContent, request: RequestWork | None = None) -> BlockSignals:
-    """The signals of one block. Pure and deterministic, and it never raises.
+    """The signals of one block. Pure and deterministic; raises nothing but what the clock of `request` raises.
 
     Args:
         content: the block.
@@ -78,7 +79,7 @@ def _read(content: BlockContent, work: Work) -> BlockSignals:
     for call, result in _paired(content):
         try:
             effects = effects_of(call, result.text[:500] if result else "", work)
-        except WorkSpent:
+        except (WorkSpent, OutOfTime):
             raise
         except Exception:  # an agent is waiting: a defect in the analysis of one call must not cost it the request
             effects = Effects(work)
