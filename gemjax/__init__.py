@@ -25,12 +25,15 @@ _PUBLIC = {
     "GemjaxError": "gemjax.errors",
     "GenerationError": "gemjax.errors",
     "HistoryCompressor": "gemjax.history",
+    "LocalGenerator": "gemjax.coremem.local",
     "MemoryBank": "gemjax.memory",
     "MemoryBankError": "gemjax.errors",
     "MemoryConfig": "gemjax.memory",
+    "OpenAIGenerator": "gemjax.coremem.openai_generator",
     "Problem": "gemjax.history",
     "PromptTemplate": "gemjax.coremem",
     "RequestError": "gemjax.errors",
+    "Sampling": "gemjax.coremem.generation",
     "SelectorConfig": "gemjax.distill",
     "SentenceTransformerEncoder": "gemjax.encoders",
     "StateError": "gemjax.errors",
@@ -55,12 +58,15 @@ __all__ = [
     "GemjaxError",
     "GenerationError",
     "HistoryCompressor",
+    "LocalGenerator",
     "MemoryBank",
     "MemoryBankError",
     "MemoryConfig",
+    "OpenAIGenerator",
     "Problem",
     "PromptTemplate",
     "RequestError",
+    "Sampling",
     "SelectorConfig",
     "SentenceTransformerEncoder",
     "StateError",
@@ -73,7 +79,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax import kernels
-    from gemjax.coremem import CoreMem, CoreMemConfig, PromptTemplate, UnansweredError
+    from gemjax.coremem import CoreMem, CoreMemConfig, PromptTemplate, Sampling, UnansweredError
+    from gemjax.coremem.local import LocalGenerator
+    from gemjax.coremem.openai_generator import OpenAIGenerator
     from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, SelectorConfig
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
     from gemjax.errors import (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 _MODULES = {
     "attention": (
         "causal_attention",
+        "cached_attention",
         "full_attention",
     ),
     "gram": (
@@ -145,6 +146,7 @@ __all__ = [
     "average_pool",
     "band_energies",
     "block_low_energy",
+    "cached_attention",
     "captured",
     "captured_energy",
     "causal_attention",
@@ -219,6 +221,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gemjax.kernels.attention import (
+        cached_attention,
         causal_attention,
         full_attention,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gemjax.kernels._checks import require, require_positive, working_dtype
 
@@ -216,3 +216,41 @@ def _backward_segment(
 
 
 _causal.defvjp(_forward, _backward)
+
+
+def cached_attention(
+    q: Float[Array, "n heads d"],
+    k: Float[Array, "groups m d"],
+    v: Float[Array, "groups m d"],
+    start: Int[Array, ""] | int,
+) -> Float[Array, "n heads d"]:
+    r"""Causal attention of new positions over all that are kept: $\mathrm{softmax}(q k^\top / \sqrt d)\, v$.
+
+    The query at position `start + i` sees the keys `0 ... start + i`; what lies behind may hold anything finite.
+    Memory is `O(n * m)` a head: give long prompts in chunks. Take batches by `jax.vmap`.
+
+    Args:
+        q: queries of the new positions, `[n, heads, d]`; head `h` reads the keys of group `h // (heads / groups)`.
+        k: kept keys, those of the new positions included, `[groups, m, d]`.
+        v: kept values, `[groups, m, d]`.
+        start: position of the first query, at least 0 and at most `m - n`.
+
+    Returns: `[n, heads, d]`. Gradients exist in both modes.
+
+    Raises: ValueError for a wrong shape.
+    """
+    q = require("q", q, (None, None, None))
+    n, heads, d = q.shape
+    k = require("k", k, (None, None, d))
+    v = require("v", v, k.shape)
+    groups, m = k.shape[:2]
+    if not groups or heads % groups:
+        raise ValueError(f"`k` has {groups} groups; expected a number that divides the {heads} heads of `q`")
+    if n > m:
+        raise ValueError(f"`q` has {n} positions; expected at most the {m} that are kept")
+    dtype = working_dtype(q, k, v)
+    scaled = _grouped((q * d**-0.5).astype(dtype), groups)
+    scores = jnp.einsum("gsnd,gmd->gsnm", scaled, k.astype(dtype))
+    seen = jnp.arange(m) <= jnp.asarray(start) + jnp.arange(n)[:, None]
+    weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+    return _ungrouped(jnp.einsum("gsnm,gmd->gsnd", weights, v.astype(dtype)))

@@ -67,25 +67,31 @@ class DecoderLayer(nnx.Module):
         self.down = weight(inner, hidden)
 
     def __call__(self, x: Float[Array, "n d"], angles: Rotary, valid: Bool[Array, "n"]) -> Float[Array, "n d"]:
-        x = x + self._attention(x, angles, valid)
+        attention = causal_attention if self.config.causal else full_attention
+        return self.finish(x, attention(*self.project(x, angles), valid))
+
+    def project(
+        self, x: Float[Array, "n d"], angles: Rotary
+    ) -> tuple[Float[Array, "n heads s"], Float[Array, "n groups s"], Float[Array, "n groups s"]]:
+        """Queries, keys (both rotated) and values of the normalised input."""
+        c = self.config
+        heads, groups, eps = c.num_attention_heads, c.num_key_value_heads, c.rms_norm_eps
+        qkv = rms_norm(x, self.attention_norm[...], eps) @ self.qkv[...]
+        if self.qkv_bias is not None:
+            qkv = qkv + self.qkv_bias[...]
+        parts = qkv.reshape(x.shape[0], heads + 2 * groups, c.head_dim)
+        q, k, v = jnp.split(parts, (heads, heads + groups), axis=1)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = rms_norm(q, self.query_norm[...], eps), rms_norm(k, self.key_norm[...], eps)
+        return rotate(q, angles), rotate(k, angles), v
+
+    def finish(self, x: Float[Array, "n d"], mixed: Float[Array, "n heads s"]) -> Float[Array, "n d"]:
+        """The layer's output from its input and what attention mixed."""
+        x = x + mixed.reshape(x.shape[0], -1) @ self.attention_out[...]
         # Only the two products are kept for the backward pass; what lies between them is cheap to repeat.
         mlp = jax.checkpoint(_gated, policy=jax.checkpoint_policies.dots_saveable, static_argnums=(4,))
         out: Array = x + mlp(x, self.mlp_norm[...], self.gate_up[...], self.down[...], self.config.rms_norm_eps)
         return out
-
-    def _attention(self, x: Array, angles: Rotary, valid: Array) -> Array:
-        c = self.config
-        n, heads, groups, eps = x.shape[0], c.num_attention_heads, c.num_key_value_heads, c.rms_norm_eps
-        qkv = rms_norm(x, self.attention_norm[...], eps) @ self.qkv[...]
-        if self.qkv_bias is not None:
-            qkv = qkv + self.qkv_bias[...]
-        parts = qkv.reshape(n, heads + 2 * groups, c.head_dim)
-        q, k, v = jnp.split(parts, (heads, heads + groups), axis=1)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = rms_norm(q, self.query_norm[...], eps), rms_norm(k, self.key_norm[...], eps)
-        attention = causal_attention if c.causal else full_attention
-        mixed = attention(rotate(q, angles), rotate(k, angles), v, valid)
-        return mixed.reshape(n, heads * c.head_dim) @ self.attention_out[...]
 
 
 def _gated(x: Array, norm: Array, gate_up: Array, down: Array, eps: float) -> Array:

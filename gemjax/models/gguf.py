@@ -179,6 +179,11 @@ class GGUFFile(Mapping[str, np.ndarray]):
         known = isinstance(number, int) and 0 <= number < len(_POOLINGS)
         return _POOLINGS[number] if known else f"number {number}"
 
+    @property
+    def chat_template(self) -> Any:
+        """What the file holds as its chat template; None without one."""
+        return self._field("tokenizer.chat_template")
+
     def tokenizer_fields(self) -> dict[str, Any]:
         """The `tokenizer.ggml.*` metadata by short name (`model`, `pre`, `tokens`, `merges`, `token_type`, ...)."""
         prefix = "tokenizer.ggml."

@@ -143,6 +143,11 @@ def _heads(rng: np.random.Generator) -> tuple[Any, ...]:
     return q, key, v, np.arange(N) < N
 
 
+def _kept_heads(rng: np.random.Generator) -> tuple[Any, ...]:
+    new = N // 2
+    return (*(rng.standard_normal(shape) for shape in ((new, 2, 2), (1, N, 2), (1, N, 2))), np.int32(N - new))
+
+
 def _predictions(rng: np.random.Generator) -> tuple[Any, ...]:
     targets = rng.integers(0, 5, N)
     return rng.standard_normal((N, D)), rng.standard_normal((5, D)), targets, rng.uniform(0.5, 1, N)
@@ -261,6 +266,7 @@ CASES: dict[str, Case] = {
     ),
     "knapsack": Case(_of_units("scores", "cost", "valid"), partial(k.knapsack, budget=3)),
     "causal_attention": Case(_heads, partial(k.causal_attention, block=4), (0, 1, 2)),
+    "cached_attention": Case(_kept_heads, k.cached_attention, (0, 1, 2)),
     "full_attention": Case(_heads, partial(k.full_attention, block=4), (0, 1, 2)),
     "cross_entropy": Case(_predictions, partial(k.cross_entropy, chunk=3), outputs=0),
 }
