@@ -33,6 +33,7 @@ def parser() -> "argparse.ArgumentParser":
 
     from gemjax import __version__
     from gemjax.commands import (
+        ask,
         compress,
         distill,
         doctor,
@@ -51,7 +52,7 @@ def parser() -> "argparse.ArgumentParser":
     )
     top.add_argument("--version", action="version", version=f"gemjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (compress, serve, replay, validate, index, search, remember, distill, eval, models, doctor):
+    for module in (compress, serve, replay, validate, index, search, remember, ask, distill, eval, models, doctor):
         name = module.__name__.rpartition(".")[2]
         summary = (module.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(name, help=summary, description=summary)

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from gemjax.commands import eval_agent, eval_compression, eval_memory, eval_recall, next_action
+from gemjax.commands import eval_agent, eval_answers, eval_compression, eval_memory, eval_recall, next_action
 from gemjax.commands.files import check_writable, print_json, report_to
 from gemjax.commands.options import add_encoder_options, cache_directory, encoder_from, start_jax
 from gemjax.commands.reports import conclude
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     eval_agent.add_arguments(sets)
     next_action.add_arguments(sets)
     eval_memory.add_arguments(sets)
+    eval_answers.add_arguments(sets)
 
 
 def run(arguments: argparse.Namespace) -> int:

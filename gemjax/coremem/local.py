@@ -16,6 +16,7 @@ from gemjax.errors import ConfigError, GenerationError
 from gemjax.models.cached_decoder import Cache, CachedDecoder, Choice, Step
 from gemjax.models.chat_template import ChatFormat
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, find_language_model, load_model
+from gemjax.models.text_tokenizer import TextTokenizer
 
 # New tokens a call of the compiled program: what lies between two calls costs about a tenth of a token.
 _STEPS = 8
@@ -51,10 +52,10 @@ class LocalGenerator:
     ) -> None:
         files, gguf = find_language_model(model, download=download)
         opened = load_model(files, gguf, device=device)
-        self._format = ChatFormat.of(files, gguf, opened.tokenizer)
+        self._format = ChatFormat.of(files, gguf, opened.tokenizer, opened.gguf)
+        self.tokenizer = TextTokenizer(opened.tokenizer, opened.name)
+        """Counts a text as the model reads it."""
         self._tokenizer = opened.tokenizer
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self._name, config, params = opened.name, opened.config, opened.params
         # The stacked weights are taken apart: nobody else may hold them meanwhile.
         del opened

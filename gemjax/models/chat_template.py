@@ -55,13 +55,20 @@ class ChatFormat:
     eos_token: str = ""
 
     @classmethod
-    def of(cls, files: ModelFiles, gguf: Path | None, tokenizer: Tokenizer) -> "ChatFormat":
+    def of(
+        cls, files: ModelFiles, gguf: Path | None, tokenizer: Tokenizer, opened: GGUFFile | None = None
+    ) -> "ChatFormat":
         """What the files of `find_language_model` say; without a template ChatML or plain lines.
+
+        `opened`: the GGUF file, where it is open already.
 
         Raises:
             WeightsError: a file is damaged, or the template is larger than 1 MB.
         """
-        found = _from_gguf(GGUFFile(gguf)) if gguf is not None else _from_folder(transformer_folder(files.folder))
+        if gguf is not None:
+            found = _from_gguf(GGUFFile(gguf) if opened is None else opened)
+        else:
+            found = _from_folder(transformer_folder(files.folder))
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         template = found.template or (CHATML if "<|im_start|>" in vocabulary else PLAIN)
         named = [vocabulary[token] for token in _ENDS if token in vocabulary]

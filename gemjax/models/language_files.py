@@ -43,6 +43,8 @@ class OpenedModel:
     source: str
     pooling: str = "none"
     """What a GGUF file says: none, mean, cls, lasttoken or rank. A folder says it in other files."""
+    gguf: GGUFFile | None = None
+    """The file, where that is what the model came from."""
 
 
 def find_language_model(
@@ -115,7 +117,7 @@ def load_model(
         folder = transformer_folder(files.folder)
         with damage(folder / "config.json"):
             config = DecoderConfig.from_json(read_json(folder / "config.json"))
-        tensors, pooling = open_tensors(folder), "none"
+        tensors, pooling, file = open_tensors(folder), "none", None
     else:
         tensors = file = GGUFFile(gguf)
         config, pooling = file.config, file.pooling
@@ -125,12 +127,14 @@ def load_model(
             "use it through LastTokenEncoder"
         )
     config = config if head else dataclasses.replace(config, tie_word_embeddings=True)
-    tokenizer = open_tokenizer(files, gguf)
-    return OpenedModel(config, load_decoder(config, tensors, device), tokenizer, files.name, files.source, pooling)
+    tokenizer, params = open_tokenizer(files, gguf, file), load_decoder(config, tensors, device)
+    return OpenedModel(config, params, tokenizer, files.name, files.source, pooling, file)
 
 
-def open_tokenizer(files: ModelFiles, gguf: Path | None) -> Tokenizer:
+def open_tokenizer(files: ModelFiles, gguf: Path | None, opened: GGUFFile | None = None) -> Tokenizer:
     """The tokenizer of what `find_language_model` found; a `tokenizer.json` beside a GGUF file goes before its own.
+
+    `opened`: the file, where it is open already: its header has hundreds of thousands of fields.
 
     Raises:
         WeightsError: there is none, or it is damaged.
@@ -140,7 +144,7 @@ def open_tokenizer(files: ModelFiles, gguf: Path | None) -> Tokenizer:
     beside = gguf.parent / "tokenizer.json"
     if beside.is_file():
         return load_tokenizer(beside)
-    return tokenizer_from_gguf(GGUFFile(gguf).tokenizer_fields(), str(gguf))
+    return tokenizer_from_gguf((GGUFFile(gguf) if opened is None else opened).tokenizer_fields(), str(gguf))
 
 
 def weights_digest(files: ModelFiles, gguf: Path | None) -> str:

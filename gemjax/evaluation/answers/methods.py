@@ -57,8 +57,8 @@ class AnswerMethod:
 
     about: str
     make: Callable[[Material, Setting], Choice]
-    standard: bool = True
-    """Part of a run that names no methods."""
+    reads: bool = False
+    """Needs a language model of its own, and is no part of a run that names no methods."""
 
 
 def _nothing(material: Material, setting: Setting) -> Choice:
@@ -146,12 +146,12 @@ METHODS: dict[str, AnswerMethod] = {
         "CoreMem with the paper's score, whole sentences", _pipeline(MemoryConfig.paper(), lambda setting: None)
     ),
     "paper": AnswerMethod(
-        "CoreMem with the paper's score and FDTD as printed", _pipeline(MemoryConfig.paper(), _fdtd), standard=False
+        "CoreMem with the paper's score and FDTD as printed", _pipeline(MemoryConfig.paper(), _fdtd), reads=True
     ),
     "selective-context": AnswerMethod(
         "the paper's score, self-information (Selective Context's criterion)",
         _pipeline(MemoryConfig.paper(), lambda setting: self_information(_model(setting, "selective-context"))),
-        standard=False,
+        reads=True,
     ),
     "coremem": AnswerMethod("CoreMem as it is", _pipeline(MemoryConfig.hybrid(), lambda setting: None)),
 }
@@ -160,7 +160,7 @@ METHODS: dict[str, AnswerMethod] = {
 def chosen_methods(names: Sequence[str] | None) -> dict[str, AnswerMethod]:
     """Methods by name; None: the standard ones. Raises ConfigError for an unknown name."""
     if names is None:
-        return {name: method for name, method in METHODS.items() if method.standard}
+        return {name: method for name, method in METHODS.items() if not method.reads}
     if not names or (unknown := [name for name in names if name not in METHODS]):
         wrong = f"unknown methods {', '.join(map(repr, unknown))}" if names else "no method is named"
         raise ConfigError(f"{wrong}; there are {', '.join(METHODS)}")

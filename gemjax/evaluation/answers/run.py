@@ -105,7 +105,7 @@ def _answers(material: Material, name: str, choose: Choice, plan: Plan, kept: Ke
         text = choose(asked, plan.budget)
         messages = setting.template.messages(text, asked.text, asked_on(asked, material))
         key = _key(name, asked.id, setting.generator.model, dataclasses.astuple(plan.sampling), messages)
-        record = kept.records.get(key)
+        record: dict[str, Any] | None = kept.records.get(key)
         if record is None:
             made = setting.generator.generate(messages, plan.sampling)
             record = {
@@ -126,7 +126,8 @@ def _answers(material: Material, name: str, choose: Choice, plan: Plan, kept: Ke
                 "seconds": made.seconds,
                 "model": made.model,
                 "judged": None,
-            } | _scores(asked, made.text)
+                **_scores(asked, made.text),
+            }
             kept.add(record)
         verdict = record["judged"]
         if plan.judge is not None and asked.answerable and (verdict or {}).get("model") != plan.judge.model:

@@ -1,0 +1,82 @@
+"""A whole `gemjax ask`, process by process: seconds from its start and the most memory it held, by size of the memory.
+
+    python bench/bench_ask.py [1000 10000 100000 ...] [--no-answer]
+
+Each memory is a sentence of twenty words with a random unit vector (time and room do not depend on what they say). The
+first run of a size compiles into an empty cache, the second finds the programs there, as every later one does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gemjax.encoders import default_encoder
+from gemjax.memory import MemoryBank, MemoryConfig
+
+WORDS = np.array(
+    [a + b for a in ("ba", "ce", "di", "fo", "gu", "ha", "je", "ki") for b in ("ran", "tel", "vin", "sor")]
+)
+QUESTION = "What did Ann say about ceran?"
+SIZES = (1_000, 10_000, 100_000)
+
+
+def made(size: int) -> MemoryBank:
+    """A bank of synthetic turns, ten to a session."""
+    rng = np.random.default_rng(size)
+    bank = MemoryBank(config=MemoryConfig.hybrid())
+    step = 10_000
+    for start in range(0, size, step):
+        count = min(step, size - start)
+        words = WORDS[rng.integers(len(WORDS), size=(count, 20))]
+        texts = [f"{'Ann' if i % 2 else 'Bob'}: {' '.join(row)}." for i, row in enumerate(words)]
+        sessions = [f"s{(start + i) // 10}" for i in range(count)]
+        bank.add(texts, vectors=rng.standard_normal((count, default_encoder().dim)), sessions=sessions)
+    return bank
+
+
+def asked(folder: Path, cache: Path, options: list[str]) -> tuple[float, dict]:
+    """Seconds of the process, and its ledger."""
+    command = [
+        sys.executable,
+        "-m",
+        "gemjax.cli",
+        "ask",
+        str(folder),
+        "What did Ann say about lotel?",
+        "--json",
+        *options,
+    ]
+    start = time.perf_counter()
+    done = subprocess.run(command, env={**os.environ, "GEMJAX_CACHE": str(cache)}, capture_output=True, check=True)
+    seconds = time.perf_counter() - start
+    return seconds, json.loads(done.stdout)["ledger"]
+
+
+def main() -> None:
+    options = [word for word in sys.argv[1:] if word.startswith("-")]
+    sizes = [int(word) for word in sys.argv[1:] if word.isdigit()] or list(SIZES)
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as name:
+            folder, cache = Path(name) / "bank", Path(name) / "cache"
+            start = time.perf_counter()
+            made(size).save(folder)
+            making = time.perf_counter() - start
+            bank = sum(file.stat().st_size for file in folder.iterdir())
+            cold, _ = asked(folder, cache, options)
+            warm, ledger = min((asked(folder, cache, options) for _ in range(3)), key=lambda run: run[0])
+            stages = " ".join(f"{stage} {ms:.0f}" for stage, ms in ledger["milliseconds"].items())
+            print(
+                f"{size:>9,} memories: made in {making:.0f} s, {bank / 2**20:.0f} MB on disk; first ask {cold:.1f} s, "
+                f"later {warm:.1f} s; ms: {stages}; peak {ledger['peak_memory_bytes'] / 2**30:.2f} GB",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
