@@ -82,3 +82,22 @@ def test_damaged_histories_of_every_kind_come_back_as_they_are_or_valid(name):
             # A call that ends the history is in flight: it went in unanswered, and goes out as it is.
             assert set(faults(result.request)) <= {f for f in faults(request) if "unanswered" in f}
     assert outcomes.keys() >= {"failed", "compressed"} and "reverted" not in outcomes, outcomes
+
+
+def test_a_call_that_stands_behind_older_reasoning_once_a_response_is_gone_is_no_fault():
+    """Found among 25,000 damaged requests: responses with and without ids in one history came back uncompressed."""
+    items = [{"role": "user", "content": "go"}]
+    for number in range(8):
+        named = {"id": f"rs_{number}"} if number < 4 else {}
+        items.append({"type": "reasoning", "summary": [], "encrypted_content": f"x{number}", **named})
+        for k in range(2):
+            call = {"type": "function_call", "call_id": f"call_{number}_{k}", "name": "f", "arguments": "{}"}
+            items += [call, {"type": "function_call_output", "call_id": call["call_id"], "output": "y"}]
+    first = items.index(next(i for i in items if i.get("call_id") == "call_4_0"))
+    config = GEMConfig(rules=(), delta=1.0, capacity=1, min_blocks=4, encoder_timeout=None)
+    gem = HistoryCompressor(HashingEncoder(), config)
+    request = {"input": items}
+    result = gem.compress(request, keep=lambda block: first not in block.messages)
+    # The second call of that response, whose reasoning has no id, now stands behind the response before.
+    assert result.status == "compressed" and faults(result.request) == []
+    assert dropped_indices(items, result.request["input"]) == [first - 1, first, first + 1]
