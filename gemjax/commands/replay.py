@@ -55,11 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     methods = None if arguments.methods is None else arguments.methods.split(",")
     if methods is None and arguments.policy:
         methods = ["none", arguments.policy]
+    read, write, uncached = arguments.prices
     report = replay(
         arguments.paths,
         methods,
         arguments.delta,
-        Prices(*arguments.prices, ttl=arguments.ttl or None),
+        Prices(read, write, uncached, ttl=arguments.ttl or None),
         encoder_from(arguments),
         progress=True,
         use_goal=arguments.goal,
