@@ -118,6 +118,7 @@ class Reader:
 
     def parse(self, request: Any, format: str = "auto") -> Parsed:
         """Read a request: a dict in a wire format, or a bare list of messages. Never raises on its content."""
+        request = list(request) if isinstance(request, tuple) else request
         chosen = detect(request) if format == "auto" else format_named(format)
         messages, problems = _messages_of(request, chosen)
         if self._settled is not None and not self._settled.still_holds(messages, chosen):
