@@ -89,6 +89,7 @@ class Compressed(Method):
         self._goal = trajectory.goal if self._use_goal else None
         self._dropped: frozenset[int] = frozenset()
         self._blocks = 0
+        self._now = 0.0
         self._prefixes = SignedPrefixes()
         self.result = None
         self._broken = []
@@ -100,7 +101,9 @@ class Compressed(Method):
 
     def forward(self, moment: Moment) -> list[dict[str, Any]]:
         turn = moment.turn
-        result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format)
+        # Without a recorded time no time passes: the clock of the machine that replays says nothing.
+        self._now = self._now if turn.time is None else turn.time
+        result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format, now=self._now)
         self.result = result
         sent: list[dict[str, Any]] = result.request[moment.trajectory.wire.key]
         dropped = _dropped(moment, sent, result.stripped)

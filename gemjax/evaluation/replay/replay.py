@@ -100,7 +100,7 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
 
 def reference_method(prices: Prices, delta: float | None = None) -> Compressed:
     """The default compressor, told these prices: what matched baselines follow."""
-    policy = CostAwarePolicy(read=prices.read, write=prices.write)
+    policy = CostAwarePolicy(read=prices.read, write=prices.write, ttl=prices.ttl)
     return Compressed(REFERENCE, GEMConfig(policy=policy, delta=delta))
 
 
@@ -259,7 +259,7 @@ class _Run:
         start = time.perf_counter()
         sent = track.method.forward(moment)
         track.seconds += time.perf_counter() - start
-        account = track.ledger.send(sent)
+        account = track.ledger.send(sent, turn.time)
         changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
         request = {**turn.request, self.trajectory.wire.key: sent}
         moved = track.prefixes.changed(request, self.trajectory.wire, sent)
