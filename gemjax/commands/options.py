@@ -43,6 +43,17 @@ def token_count(text: str) -> int:
     return value
 
 
+def seconds(text: str) -> float:
+    """A finite number of seconds of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, at least 0, got {text!r}")
+    return value
+
+
 def prices(text: str) -> tuple[float, float, float]:
     """`R,W,U` as three numbers >= 0, or the name of a model whose prices are known."""
     if "," not in text:

@@ -7,6 +7,7 @@ from gemjax.commands.options import (
     add_encoder_options,
     encoder_from,
     prices,
+    seconds,
     start_jax,
     vector_directory,
 )
@@ -28,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="prices of cached, newly cached and uncached input, or a model such as claude-opus-5.5 or "
         "claude-opus-5.5-1h (default 0.1,1.25,1.0)",
     )
+    parser.add_argument(
+        "--ttl",
+        metavar="SECONDS",
+        type=seconds,
+        default=300.0,
+        help="how long an unused cache lives, where recorded times are known; 0: for ever (default 300)",
+    )
     parser.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
     parser.add_argument("--json", action="store_true", help="print one object: methods, trajectories")
     parser.add_argument(
@@ -47,11 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     methods = None if arguments.methods is None else arguments.methods.split(",")
     if methods is None and arguments.policy:
         methods = ["none", arguments.policy]
+    read, write, uncached = arguments.prices
     report = replay(
         arguments.paths,
         methods,
         arguments.delta,
-        Prices(*arguments.prices),
+        Prices(read, write, uncached, ttl=arguments.ttl or None),
         encoder_from(arguments),
         progress=True,
         use_goal=arguments.goal,

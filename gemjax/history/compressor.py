@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import math
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +85,7 @@ class HistoryCompressor:
         keep: Keep | None = None,
         *,
         format: str = "auto",
+        now: float | None = None,
     ) -> CompressionResult:
         """Choose what to forward of one request (Algorithm 1).
 
@@ -92,20 +95,26 @@ class HistoryCompressor:
             session: name of the conversation. Requests of one session must be the growing history of one agent.
             keep: predicate over blocks; those it names are forwarded whatever the rules say.
             format: `auto`, `chat`, `responses` or `anthropic`.
+            now: when the request goes out, in seconds on any clock that all requests of the session share; None reads
+                a monotonic clock. After a pause in which the provider's cache expires (`CostAwarePolicy(ttl=)`) a
+                rewrite is free. A clock that goes back, and the first request after a restart, count as no pause.
 
-        Raises: `ConfigError` for an unknown `format` or a session name that is no string. With `strict`, also
+        Raises: `ConfigError` for an unknown `format`, a session name that is no string, or a `now` that is no finite
+            number. With `strict`, also
             `RequestError` and `EncoderError`. Otherwise nothing: see `CompressionResult.status`.
         """
         if format != "auto":
             format_named(format)
+        moment = _moment(now)
         state = self._session(_named(session))
         deadline = Deadline(self.config.deadline)
         with state.lock:
+            idle = state.pause(moment)
             parsed, late = None, False
             try:
                 taken = snapshot(request)
                 parsed = state.reader.parse(taken, format)
-                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder, deadline)
+                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder, deadline, idle)
                 self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
                 return returned(result, request, taken)
             except DeadlinePassed as passed:
@@ -135,9 +144,10 @@ class HistoryCompressor:
         keep: Keep | None = None,
         *,
         format: str = "auto",
+        now: float | None = None,
     ) -> CompressionResult:
         """`compress` for asyncio callers: runs in a worker thread, so that the event loop goes on."""
-        return await asyncio.to_thread(self.compress, request, goal, session, keep, format=format)
+        return await asyncio.to_thread(self.compress, request, goal, session, keep, format=format, now=now)
 
     def reset(self, session: str = "default") -> None:
         """Forget the session's forwarded set and its archive; its next eligible request is its first."""
@@ -266,6 +276,14 @@ class HistoryCompressor:
             else:
                 self._sessions.move_to_end(name)
             return known
+
+
+def _moment(now: object) -> float:
+    if now is None:
+        return time.monotonic()
+    if isinstance(now, bool) or not isinstance(now, int | float) or not math.isfinite(now):
+        raise ConfigError(f"now must be a finite number of seconds or None, got {now!r}")
+    return float(now)
 
 
 def _named(session: Any) -> str:

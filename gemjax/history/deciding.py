@@ -72,6 +72,7 @@ def decide(
         cold=history.cold,
         rewritten=history.rewritten,
         goal_changed=history.goal_changed,
+        idle=history.idle,
         plan=lambda: _prices(binding, saved, planned().dropped),
     )
     decision = _asked(policy, situation, history.previous.memory)

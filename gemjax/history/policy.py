@@ -41,6 +41,8 @@ class Situation:
         rewritten: the blocks of the last request are no longer a prefix of this one's. What they still share may be
             cached.
         goal_changed: the goal text differs from the last request's.
+        idle: seconds since the session's last request; None where that is not known (its first one, the first after a
+            restart, a clock that went back).
         plan: computes what a reselection would do now; costs one selection, so call it only where it matters.
     """
 
@@ -51,6 +53,7 @@ class Situation:
     rewritten: bool
     goal_changed: bool
     plan: Callable[[], Plan]
+    idle: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,21 +124,27 @@ class CostAwarePolicy:
     thinking that is lost: the price. The history is reselected as soon as the rent since the last reselection reaches
     `beta` times the price.
 
+    After a pause longer than `ttl` the provider's cache has expired: the whole request is written anew whatever goes
+    out, so sending less is free, and the history is reselected if that lets anything go.
+
     Guarantee, for any history and any sequence of cores (docs/policies.md proves it): the surcharges paid for
     rewriting sum to at most `1 / beta` times the rents paid, and the rents are part of what sending everything would
     have paid as well. With `beta = 3` the bill is therefore at most 4/3 of that of never rewriting. Assumes a history
     that only grows, no pinned blocks that come and go, and a provider that caches the longest common prefix of
-    successive requests and keeps it until the next one.
+    successive requests and keeps it until the next one, or for `ttl` seconds.
 
     Args:
         read: price of a cached character, in units of the uncached input price.
         write: price of a new or rewritten character.
         beta: how many times the price the rent has to reach; larger rewrites later.
+        ttl: seconds that an unused cache lives; None: for ever. Too small a value forgoes the guarantee, too large a
+            one only misses free rewrites. Providers keep 300, or 3,600 where that is paid for.
     """
 
     read: float = 0.1
     write: float = 1.25
     beta: float = 3.0
+    ttl: float | None = 300.0
     delta: float = 1.0
     name: str = "cost-aware"
     appends_evidence: bool = False
@@ -145,6 +154,8 @@ class CostAwarePolicy:
             value = getattr(self, field)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
                 raise ConfigError(f"{field} must be a finite number >= 0, got {value!r}")
+        if self.ttl is not None:
+            check_seconds("ttl", self.ttl)
         if self.write < self.read:
             raise ConfigError(f"write must be at least read, got write={self.write!r} and read={self.read!r}")
         check_delta(self.delta)
@@ -157,12 +168,24 @@ class CostAwarePolicy:
         rent = float(saved) if isinstance(saved, int | float) and 0 <= saved < float("inf") else 0.0
         if not plan.droppable:
             return Decision(False, "nothing can go", {"rent": rent})
+        if self.ttl is not None and situation.idle is not None and situation.idle > self.ttl:
+            # All of it is written anew in any case; what goes is saved at once, what is lost or comes back is paid.
+            saved_now = plan.droppable - plan.restored - plan.lost
+            if saved_now > 0:
+                reason = f"the provider's cache expired in a pause of {situation.idle:,.0f} s"
+                return Decision(True, reason, {"rent": 0.0})
         rent += self.read * plan.droppable
         price = (self.write - self.read) * plan.rewritten + self.write * plan.lost
         figures = f"rent {rent:,.0f}, price {price:,.0f}"
         if rent >= self.beta * price:
             return Decision(True, f"rewriting pays for itself ({figures})", {"rent": 0.0})
         return Decision(False, f"rewriting does not pay yet ({figures})", {"rent": rent})
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raise `ConfigError` unless the value is a positive, finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ConfigError(f"{name} must be a positive number of seconds or None, got {value!r}")
 
 
 def check_delta(delta: float) -> None:

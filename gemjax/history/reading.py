@@ -22,6 +22,7 @@ class History:
         rewritten: the blocks of the last request are no longer a prefix of this one's.
         disturbed: index of the message from which what is shared ends, if the caller rewrote a history of which
             something had been left out before; None otherwise.
+        idle: seconds since the session's last request; None if unknown.
     """
 
     request: Any
@@ -31,6 +32,7 @@ class History:
     shared: int
     rewritten: bool
     disturbed: int | None = None
+    idle: float | None = None
 
     @property
     def latest(self) -> BlockContent:

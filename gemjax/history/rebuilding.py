@@ -5,11 +5,12 @@ The one exception is thinking that has to be left out: such a message goes out a
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gemjax.history.binding import Outgoing, stripped_chars
 from gemjax.history.blocks import Parsed, may_be_on_the_server
+from gemjax.history.formats import Exchange
 from gemjax.history.reading import History
 from gemjax.history.thinking import without_thinking
 
@@ -40,7 +41,7 @@ def rebuild(history: History, out: Outgoing) -> Rebuilt:
     errors = [p for p in problems if p.severity == "error" and not may_be_on_the_server(p, request, parsed.format)]
     if errors:
         return Rebuilt(request, f"what was rebuilt is invalid: {errors[0]}")
-    if sum(e.removable for e in exchanges) != len(parsed.blocks) - len(dropped):
+    if not _whole(parsed, dropped, kept, exchanges):
         return Rebuilt(request, "what was rebuilt has other blocks than were kept")
     messages = [without_thinking(parsed.messages[i]) if i in stripped else parsed.messages[i] for i in kept]
     if isinstance(request, list):
@@ -48,6 +49,17 @@ def rebuild(history: History, out: Outgoing) -> Rebuilt:
     rebuilt = copy.copy(request)
     rebuilt[parsed.format.key] = messages
     return Rebuilt(rebuilt, stripped=stripped)
+
+
+def _whole(parsed: Parsed, dropped: frozenset[int], kept: Sequence[int], exchanges: Sequence[Exchange]) -> bool:
+    """Whether every block that stays is read as part of one complete exchange.
+
+    It may be part of a larger one: without a response in between, a run of calls that has no reasoning of its own can
+    be taken to belong to the reasoning before that.
+    """
+    owner = {kept[i]: number for number, e in enumerate(exchanges) if e.complete for i in e.members}
+    stay = [block for block in parsed.blocks if block.index not in dropped]
+    return all(len({owner.get(m, -1 - m) for m in block.messages}) == 1 for block in stay)
 
 
 def kept_messages(parsed: Parsed, dropped: Iterable[int]) -> list[int]:

@@ -18,6 +18,7 @@ class Session:
         reader, vectors, signals, artifacts: what was read, encoded and recognised of the blocks; made again after a
             restart.
         sent: identities of the messages that went out last; None if that is not known.
+        clock: when the last request came, on the caller's clock; None if that is not known.
     """
 
     def __init__(self) -> None:
@@ -28,11 +29,18 @@ class Session:
         self.signals: dict[str, BlockSignals] = {}
         self.artifacts = Artifacts()
         self.sent: list[bytes] | None = None
+        self.clock: float | None = None
+
+    def pause(self, now: float) -> float | None:
+        """Seconds since the last request, which is this one from now on; None if unknown, or if the clock went back."""
+        before, self.clock = self.clock, now
+        return None if before is None or now < before else now - before
 
     def restart(self, state: SessionState) -> None:
         """Go on from `state`, whatever went out last."""
         self.state = state
         self.sent = None
+        self.clock = None
 
     def passed_through(self, parsed: Parsed | None) -> None:
         """The original goes out; the saved set stays for the next request. `parsed` is None if it was not read."""

@@ -1,5 +1,6 @@
 """One request on its way through a session (Algorithm 1): read, embed, protect, plan, decide, rebuild, commit."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -35,6 +36,7 @@ def forward(
     config: GEMConfig,
     encoder: SharedEncoder,
     deadline: Deadline,
+    idle: float | None = None,
 ) -> CompressionResult:
     """Choose what goes out of one request, and remember it in the session.
 
@@ -47,10 +49,11 @@ def forward(
         config: settings.
         encoder: makes the vectors.
         deadline: until when.
+        idle: seconds since the session's last request; None if unknown.
 
     Raises: the `GemjaxError`s `RequestError`, `ConfigError`, `CallbackError`, `EncoderError`; `DeadlinePassed`.
     """
-    history = read_history(request, parsed, goal, session.state)
+    history = dataclasses.replace(read_history(request, parsed, goal, session.state), idle=idle)
     if len(parsed.blocks) < config.min_blocks:
         return _left_alone(history, session, config)
     deadline.check("the request was read")

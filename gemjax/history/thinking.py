@@ -84,6 +84,13 @@ def is_signed(message: Any) -> bool:
     )
 
 
+def signatures(message: Any) -> tuple[str, ...]:
+    """What identifies the signed thinking of a message, in order; empty without any."""
+    signed = [part for part in _parts(message) if _is_thinking(part) and _signature(part)]
+    signed += [entry for name in _BESIDE for entry in _list(_field(message, name)) if _signature(entry)]
+    return tuple(str(_field(part, "signature") or _field(part, "data")) for part in signed)
+
+
 def without_thinking(message: Any) -> Any:
     """A copy of a message without its thinking, never empty; the same object if it has none."""
     changes: dict[str, Any] = {}
@@ -111,9 +118,14 @@ def thinking_chars(message: Any, chars: int) -> int:
     return 0 if bare is message else chars - len(compact_json(plain(bare)))
 
 
+def checks_binding(request: Any, format: Format, messages: Sequence[Any]) -> bool:
+    """Whether the model that a request names refuses signed thinking whose prefix has changed."""
+    return _generation(request, format) == "bound" and treatment("auto", request, format, messages).mode == "strip"
+
+
 def binding_warnings(request: Any, format: Format, messages: Sequence[Any]) -> list[Problem]:
     """One warning for a request whose model checks what stands before signed thinking."""
-    if treatment("auto", request, format, messages).mode != "strip" or _generation(request, format) != "bound":
+    if not checks_binding(request, format, messages):
         return []
     first = next((i for i, message in enumerate(messages) if is_signed(message)), None)
     if first is None:

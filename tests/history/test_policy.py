@@ -76,6 +76,7 @@ def test_every_policy_has_the_interface():
         (lambda: CostAwarePolicy(read=-1), "read must be a finite number >= 0, got -1"),
         (lambda: CostAwarePolicy(write=float("inf")), "write must be a finite number"),
         (lambda: CostAwarePolicy(beta="1"), "beta must be a finite number"),
+        (lambda: CostAwarePolicy(ttl=0), "ttl must be a positive number of seconds or None, got 0"),
         (lambda: CostAwarePolicy(read=2.0), "write must be at least read"),
     ],
 )
@@ -84,10 +85,18 @@ def test_bad_settings_are_refused(make, text):
         make()
 
 
-def bill(sent: list[list[str]], read: float, write: float) -> float:
-    """What successive requests cost: the longest common prefix is read from the cache, the rest is written."""
+TTL = 300.0
+
+
+def bill(sent: list[list[str]], read: float, write: float, pauses=None) -> float:
+    """What successive requests cost: the longest common prefix is read from the cache, the rest is written.
+
+    `pauses`: seconds before each request; the cache is gone after more than `TTL` of them.
+    """
     total, before = 0.0, []
-    for now in sent:
+    for i, now in enumerate(sent):
+        if pauses is not None and pauses[i] > TTL:
+            before = []
         same = 0
         while same < min(len(before), len(now)) and before[same] == now[same]:
             same += 1
@@ -96,19 +105,22 @@ def bill(sent: list[list[str]], read: float, write: float) -> float:
     return total
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=200)
 @given(
-    st.integers(0, 2**32 - 1), st.sampled_from([0.25, 1.0, 3.0]), st.sampled_from([(0.1, 1.25), (0.0, 1.0), (0.5, 0.5)])
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.25, 1.0, 3.0]),
+    st.sampled_from([(0.1, 1.25), (0.0, 1.0), (0.5, 0.5)]),
+    st.sampled_from([0.0, 0.1, 0.5]),
 )
-def test_bill_is_at_most_one_plus_one_over_beta_of_sending_everything(seed, beta, prices):
-    """docs/policies.md, the claim: for any growing history and any sequence of cores."""
+def test_bill_is_at_most_one_plus_one_over_beta_of_sending_everything(seed, beta, prices, breaks):
+    """docs/policies.md, the claim: for any growing history, any sequence of cores and any pauses."""
     read, write = prices
     rng = np.random.default_rng(seed)
     policy = CostAwarePolicy(read=read, write=write, beta=beta)
     blocks: list[str] = []
     dropped: set[int] = set()
     memory = {}
-    everything, forwarded = [], []
+    everything, forwarded, pauses = [], [], []
     for step in range(int(rng.integers(5, 60))):
         blocks += [chr(97 + step % 26) * int(rng.geometric(0.02)) for _ in range(int(rng.integers(1, 3)))]
         # An adversary: any core whatsoever, changing with every request.
@@ -124,13 +136,33 @@ def test_bill_is_at_most_one_plus_one_over_beta_of_sending_everything(seed, beta
                 sum(len(blocks[i]) for i in after),
             )
 
-        decision = policy.decide(situation(plan(), cold=step == 0), memory)
+        pauses.append(float(rng.uniform(301, 9999) if rng.random() < breaks else rng.uniform(0, 300)))
+        decision = policy.decide(situation(plan(), cold=step == 0, idle=pauses[-1] if step else None), memory)
         memory = decision.memory
         if decision.reselect:
             dropped = planned
         everything.append(list(blocks))
         forwarded.append([b for i, b in enumerate(blocks) if i not in dropped])
-    assert bill(forwarded, read, write) <= (1 + 1 / beta) * bill(everything, read, write) * (1 + 1e-9)
+    whole = bill(everything, read, write, pauses)
+    assert bill(forwarded, read, write, pauses) <= (1 + 1 / beta) * whole * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("plan", "idle", "ttl", "reselect"),
+    [
+        (Plan(10, 0, 10**6), 301.0, 300.0, True),
+        (Plan(10, 0, 10**6), 300.0, 300.0, False),
+        (Plan(10, 0, 10**6), None, 300.0, False),
+        (Plan(10, 0, 10**6), 10**9, None, False),
+        (Plan(0, 5, 10**6), 301.0, 300.0, False),
+        (Plan(10, 5, 10**6, 4), 301.0, 300.0, True),
+        (Plan(10, 5, 10**6, 6), 301.0, 300.0, False),
+    ],
+)
+def test_a_rewrite_is_free_once_the_cache_has_expired(plan, idle, ttl, reselect):
+    decision = CostAwarePolicy(ttl=ttl).decide(situation(plan, idle=idle), {"rent": 1.0})
+    assert decision.reselect == reselect
+    assert ("expired" in decision.reason) == reselect
 
 
 @pytest.mark.parametrize("rent", [10**400, float("nan"), float("inf"), -float("inf"), [1, {"deep": float("nan")}]])

@@ -5,6 +5,8 @@ messages (the system prompt and the tools stand before them) and takes the rest 
 
     cost = read * hit + write * (size - hit)
 
+After a pause longer than `ttl` nothing is left in the cache, and all of the request is new.
+
 A request shorter than `min_cacheable` is neither read from nor written to the cache and costs `uncached * size`; the
 same goes for a common prefix shorter than that, which is then no hit. So `uncached` never enters with the default
 `min_cacheable = 0`, and prices 1, 1, 1 give the size of all that was sent.
@@ -31,6 +33,7 @@ class Prices:
         uncached: one of a request that is too short to be cached (`min_cacheable`).
         min_cacheable: shortest cacheable prompt, in characters of the serialised request (a provider's 1,024 tokens are
             about 4,000); it decides for characters and tokens alike.
+        ttl: seconds that an unused cache lives; None: for ever. What is sent after a longer pause is written anew.
         encoder: one that the encoder reads. 0 for an encoder in one's own process; with prices 1, 1, 1 and `encoder` 1
             the cost in tokens is the paper's combined tokens (Eq. E.2) without the model's output.
     """
@@ -40,12 +43,15 @@ class Prices:
     uncached: float = 1.0
     min_cacheable: int = 0
     encoder: float = 0.0
+    ttl: float | None = 300.0
 
     def __post_init__(self) -> None:
         for name in ("read", "write", "uncached", "encoder"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise ConfigError(f"price {name!r} must be a number >= 0, got {value!r}")
+        if self.ttl is not None and not 0 < self.ttl < math.inf:
+            raise ConfigError(f"ttl must be a positive number of seconds or None, got {self.ttl!r}")
         if self.min_cacheable < 0:
             raise ConfigError(f"min_cacheable must be >= 0, got {self.min_cacheable!r}")
 
@@ -103,7 +109,8 @@ class Sent:
 
 @dataclasses.dataclass(slots=True)
 class Totals:
-    """Sums over the requests of one trajectory; `events` counts requests that changed what the provider already had."""
+    """Sums over the requests of one trajectory; `events` counts requests that changed what the provider already
+    had, `expired` those that came after its cache had gone."""
 
     requests: int = 0
     chars: int = 0
@@ -111,6 +118,7 @@ class Totals:
     cost: float = 0.0
     token_cost: float = 0.0
     events: int = 0
+    expired: int = 0
 
 
 class Ledger:
@@ -124,20 +132,27 @@ class Ledger:
         self._frame_chars = len(compact_json({**template, key: []}))
         self._frame_tokens = count_message(sizer.counter, template)
         self._before: list[Measure] | None = None
+        self._at: float | None = None
 
     def chars_of(self, messages: Sequence[Any]) -> int:
         """Characters of a request with these messages, as compact JSON: `L(S)` of Eq. 8."""
         return self._frame_chars + sum([self._sizer.measure(m).chars for m in messages]) + max(len(messages) - 1, 0)
 
-    def send(self, messages: Sequence[Any]) -> Sent:
-        """Account for a request that carries these messages."""
+    def send(self, messages: Sequence[Any], at: float | None = None) -> Sent:
+        """Account for a request that carries these messages.
+
+        Args:
+            messages: what is sent.
+            at: when, in seconds; None if that is not known. Times that stand still or go back are no pause.
+        """
+        expired = self._expired(at)
         now = [self._sizer.measure(m) for m in messages]
         before = self._before
         common = _common(before, now) if before is not None else 0
         chars = self._frame_chars + sum([m.chars for m in now]) + max(len(now) - 1, 0)
         tokens = self._frame_tokens + sum([m.tokens for m in now])
         hit_chars = hit_tokens = 0
-        if before is not None:
+        if before is not None and not expired:
             hit_chars = self._frame_chars + sum([m.chars for m in now[:common]]) + max(common - 1, 0)
             hit_tokens = self._frame_tokens + sum([m.tokens for m in now[:common]])
         prices = self._prices
@@ -164,7 +179,14 @@ class Ledger:
         t.cost += sent.cost
         t.token_cost += sent.token_cost
         t.events += first_changed is not None
+        t.expired += expired
         return sent
+
+    def _expired(self, at: float | None) -> bool:
+        """Whether the cache has gone since the last request. A request without a time may have come at any."""
+        before, self._at = self._at, at
+        ttl = self._prices.ttl
+        return ttl is not None and at is not None and before is not None and at - before > ttl
 
 
 def _common(before: Sequence[Measure], now: Sequence[Measure]) -> int:

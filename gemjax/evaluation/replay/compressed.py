@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from gemjax.evaluation.replay.tokens import TokenCounter
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.history.compressor import HistoryCompressor
 from gemjax.history.config import GEMConfig
+from gemjax.history.prefixes import SignedPrefixes
 from gemjax.history.result import CompressionResult
+from gemjax.history.thinking import without_thinking
 
 
 class BrokenPromise(GemjaxError, AssertionError):
@@ -76,6 +79,7 @@ class Compressed(Method):
         self._encoder: Any = None
         self._use_goal = False
         self._broken: list[str] = []
+        self._prefixes = SignedPrefixes()
 
     def prepare(self, encoder: Any, *, use_goal: bool = False) -> None:
         self._encoder, self._use_goal = encoder, use_goal
@@ -85,6 +89,8 @@ class Compressed(Method):
         self._goal = trajectory.goal if self._use_goal else None
         self._dropped: frozenset[int] = frozenset()
         self._blocks = 0
+        self._now = 0.0
+        self._prefixes = SignedPrefixes()
         self.result = None
         self._broken = []
         self.protected_kept = 1.0
@@ -95,10 +101,12 @@ class Compressed(Method):
 
     def forward(self, moment: Moment) -> list[dict[str, Any]]:
         turn = moment.turn
-        result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format)
+        # Without a recorded time no time passes: the clock of the machine that replays says nothing.
+        self._now = self._now if turn.time is None else turn.time
+        result = self._gem.compress(turn.request, self._goal, format=moment.trajectory.format, now=self._now)
         self.result = result
         sent: list[dict[str, Any]] = result.request[moment.trajectory.wire.key]
-        dropped = _dropped(moment, sent)
+        dropped = _dropped(moment, sent, result.stripped)
         self._broken = _promises(moment, result, sent, dropped, self.config.effective_delta)
         if not result.event and not dropped <= self._dropped:
             self._broken.append(f"dropped between reselections: {sorted(dropped - self._dropped)} (A.10)")
@@ -108,6 +116,9 @@ class Compressed(Method):
         policy: Any = self.config.policy
         if protected & dropped and (result.event or policy.appends_evidence):
             self._broken.append(f"protected and not forwarded: {sorted(protected & dropped)} (A.3)")
+        if self.config.bound_thinking not in ("drop_block", "ignore"):
+            wire = moment.trajectory.wire
+            self._broken += [str(one) for one in self._prefixes.changed(result.request, wire, sent)]
         self._dropped = dropped
         return sent
 
@@ -127,8 +138,8 @@ class Compressed(Method):
         return Reference(forwarded, self.result is not None and self.result.event)
 
 
-def _dropped(moment: Moment, sent: list[dict[str, Any]]) -> frozenset[int]:
-    here = {id(m) for m in sent}
+def _dropped(moment: Moment, sent: list[dict[str, Any]], stripped: Sequence[int]) -> frozenset[int]:
+    here = {id(m) for m in sent} | {id(moment.turn.messages[i]) for i in stripped}
     return frozenset(b.index for b in moment.blocks if id(moment.turn.messages[b.messages[0]]) not in here)
 
 
@@ -145,7 +156,9 @@ def _promises(
     if any(result.request.get(k) is not v for k, v in rest) or len(result.request) != len(turn.request):
         broken.append("fields beside the messages were changed")
     expected = moment.without(dropped)
-    if len(sent) != len(expected) or any(a is not b for a, b in zip(sent, expected, strict=False)):
+    bare = {id(turn.messages[i]) for i in result.stripped}
+    fits = [a is b or (id(b) in bare and a == without_thinking(b)) for a, b in zip(sent, expected, strict=False)]
+    if len(sent) != len(expected) or not all(fits):
         broken.append("not the request's own messages in order, without whole blocks")
     core, forwarded = set(result.core), set(result.forwarded)
     if forwarded != set(range(len(moment.blocks))) - dropped:

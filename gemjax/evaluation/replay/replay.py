@@ -20,6 +20,7 @@ from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
 from gemjax.history.blocks import Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy
+from gemjax.history.prefixes import SignedPrefixes
 from gemjax.history.vectors import bucket
 
 ActionView = Literal["action", "turn"]
@@ -99,7 +100,7 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
 
 def reference_method(prices: Prices, delta: float | None = None) -> Compressed:
     """The default compressor, told these prices: what matched baselines follow."""
-    policy = CostAwarePolicy(read=prices.read, write=prices.write)
+    policy = CostAwarePolicy(read=prices.read, write=prices.write, ttl=prices.ttl)
     return Compressed(REFERENCE, GEMConfig(policy=policy, delta=delta))
 
 
@@ -161,6 +162,7 @@ class _Track:
         self.meter = meter
         self.encoder_price = encoder_price
         self.reader = Reader()
+        self.prefixes = SignedPrefixes()
         self.retained: list[float] = []
         self.met: list[Met] = []
         self.changed_texts: dict[int, tuple[Any, str]] = {}
@@ -257,11 +259,12 @@ class _Run:
         start = time.perf_counter()
         sent = track.method.forward(moment)
         track.seconds += time.perf_counter() - start
-        account = track.ledger.send(sent)
+        account = track.ledger.send(sent, turn.time)
         changed = len(sent) != len(turn.messages) or any(a is not b for a, b in zip(sent, turn.messages, strict=True))
+        request = {**turn.request, self.trajectory.wire.key: sent}
+        moved = track.prefixes.changed(request, self.trajectory.wire, sent)
         if valid and changed:
-            request = {**turn.request, self.trajectory.wire.key: sent}
-            track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems)
+            track.invalid += bool(track.reader.parse(request, self.trajectory.format).problems or moved)
         here = {id(m) for m in sent}
         if needs is not None:
             track.met.append(self._met(track, turn, sent, here, needs))

@@ -94,6 +94,7 @@ class Report:
             more = sum(m.totals.cost + m.refetch_cost for m, _ in rest)
             row["refetch_ratio_without_longest"] = _ratio(more, whole)
         row["events"] = sum(m.totals.events for m in outcomes)
+        row["expired"] = sum(m.totals.expired for m in outcomes)
         row["requests"] = sum(m.totals.requests for m in outcomes)
         row["checkpoints"] = sum(len(m.retained) for m in outcomes)
         row["invalid"] = sum(m.invalid for m in outcomes)
@@ -243,6 +244,7 @@ def _row(outcome: Outcome, full: Outcome) -> dict[str, Any]:
             "refetch_cost": outcome.refetch_cost,
             "top3": _mean(outcome.retained),
             "events": t.events,
+            "expired": t.expired,
             "chars": t.chars,
             "tokens": t.tokens,
             "cost": t.cost,

@@ -20,6 +20,8 @@ from gemjax.evaluation.replay.compressed import BrokenPromise, Compressed
 from gemjax.evaluation.replay.moment import Method, Moment, Reference
 from gemjax.evaluation.replay.tokens import EstimatedTokens
 from gemjax.history.blocks import validate
+from gemjax.history.config import GEMConfig
+from gemjax.history.policy import CostAwarePolicy
 
 FORMATS = ("chat", "responses", "anthropic")
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu")
@@ -316,6 +318,36 @@ def test_a_method_of_ones_own_that_breaks_requests_is_counted(hashing_encoder: A
     # Without the first result every request but the first two is refused.
     assert outcome.methods["mine"].invalid == outcome.requests - 2
     assert outcome.methods["none"].invalid == 0
+
+
+def thoughtful(blocks: int, model: str = "claude-sonnet-5-5") -> Trajectory:
+    """A run whose every call comes with signed thinking, by a model that binds it to what stands before it."""
+    t = conversation("anthropic", blocks)
+    messages: list[dict[str, Any]] = []
+    for n, message in enumerate(t.messages):
+        if message["role"] == "assistant" and isinstance(message["content"], list):
+            thought = {"type": "thinking", "thinking": f"think {n}", "signature": f"sig{n}"}
+            message = {**message, "content": [thought, *message["content"]]}
+        messages.append(message)
+    template = {"model": model, "thinking": {"type": "adaptive"}}
+    return dataclasses.replace(t, messages=messages, request_template=template)
+
+
+def test_signed_thinking_behind_a_change_is_a_refused_request(hashing_encoder: Any) -> None:
+    last = KeepLast(8)
+    methods = [last, *methods_named(["cost-aware", "paper"], Prices(1, 1, 1), delta=1.0)]
+    found = _replay(methods, hashing_encoder).run(thoughtful(40)).methods
+    assert found["cost-aware"].invalid == found["paper"].invalid == found["none"].invalid == 0
+    assert found["cost-aware"].totals.chars < found["none"].totals.chars
+    assert found[last.name].invalid > 0
+    older = _replay([last], hashing_encoder).run(thoughtful(40, "claude-sonnet-4-5"))
+    assert older.methods[last.name].invalid == 0
+
+
+def test_a_compressor_that_ignores_the_binding_is_found_out(hashing_encoder: Any) -> None:
+    config = GEMConfig(bound_thinking="ignore", delta=1.0, policy=CostAwarePolicy(read=1, write=1))
+    outcome = _replay([Compressed("mine", config)], hashing_encoder).run(thoughtful(40))
+    assert outcome.methods["mine"].invalid > 0
 
 
 def test_a_recording_that_is_invalid_itself_is_not_blamed_on_methods(hashing_encoder: Any) -> None:
