@@ -8,6 +8,7 @@ first run of a size compiles into an empty cache, the second finds the programs 
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from gemjax.memory import MemoryBank, MemoryConfig
 WORDS = np.array(
     [a + b for a in ("ba", "ce", "di", "fo", "gu", "ha", "je", "ki") for b in ("ran", "tel", "vin", "sor")]
 )
-QUESTION = "What did Ann say about ceran?"
+QUESTION = "What did Ann say about lotel?"
 SIZES = (1_000, 10_000, 100_000)
 
 
@@ -40,22 +41,18 @@ def made(size: int) -> MemoryBank:
     return bank
 
 
-def asked(folder: Path, cache: Path, options: list[str]) -> tuple[float, dict]:
-    """Seconds of the process, and its ledger."""
-    command = [
-        sys.executable,
-        "-m",
-        "gemjax.cli",
-        "ask",
-        str(folder),
-        "What did Ann say about lotel?",
-        "--json",
-        *options,
-    ]
-    start = time.perf_counter()
+def asked(folder: Path, cache: Path, options: list[str]) -> tuple[float, float, dict]:
+    """Seconds from the process's start to its end, seconds of processor, and its ledger."""
+    command = [sys.executable, "-m", "gemjax.cli", "ask", str(folder), QUESTION, "--json", *options]
+    start, used = time.perf_counter(), _processor()
     done = subprocess.run(command, env={**os.environ, "GEMJAX_CACHE": str(cache)}, capture_output=True, check=True)
     seconds = time.perf_counter() - start
-    return seconds, json.loads(done.stdout)["ledger"]
+    return seconds, _processor() - used, json.loads(done.stdout)["ledger"]
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -68,12 +65,13 @@ def main() -> None:
             made(size).save(folder)
             making = time.perf_counter() - start
             bank = sum(file.stat().st_size for file in folder.iterdir())
-            cold, _ = asked(folder, cache, options)
-            warm, ledger = min((asked(folder, cache, options) for _ in range(3)), key=lambda run: run[0])
+            cold, first, _ = asked(folder, cache, options)
+            warm, later, ledger = min((asked(folder, cache, options) for _ in range(2)), key=lambda run: run[1])
+            peak = ledger["peak_memory_bytes"] / 2**30
             stages = " ".join(f"{stage} {ms:.0f}" for stage, ms in ledger["milliseconds"].items())
             print(
-                f"{size:>9,} memories: made in {making:.0f} s, {bank / 2**20:.0f} MB on disk; first ask {cold:.1f} s, "
-                f"later {warm:.1f} s; ms: {stages}; peak {ledger['peak_memory_bytes'] / 2**30:.2f} GB",
+                f"{size:>9,} memories: made in {making:.0f} s, {bank / 2**20:.0f} MB on disk; first ask {cold:.1f} s "
+                f"({first:.1f} of processor), later {warm:.1f} s ({later:.1f}); ms: {stages}; peak {peak:.2f} GB",
                 flush=True,
             )
 

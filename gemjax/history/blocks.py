@@ -118,6 +118,7 @@ class Reader:
 
     def parse(self, request: Any, format: str = "auto") -> Parsed:
         """Read a request: a dict in a wire format, or a bare list of messages. Never raises on its content."""
+        request = list(request) if isinstance(request, tuple) else request
         chosen = detect(request) if format == "auto" else format_named(format)
         messages, problems = _messages_of(request, chosen)
         if self._settled is not None and not self._settled.still_holds(messages, chosen):
@@ -340,11 +341,13 @@ def fingerprint(value: Any, salt: bytes = b"") -> bytes:
 def _message(key: bytes, message: Any, chosen: Format, salt: bytes) -> Message:
     """Read a message that was not seen before, given as plain JSON."""
     text = _to_json(message)
+    # Most messages have neither: a look at their text is cheaper than one at their parts.
+    signed = ("thinking" in text or "reasoning_details" in text) and is_signed(message)
     if '"cache_control"' not in text:
-        return Message(key, key, len(text), _view(chosen, message), 0, is_signed(message))
+        return Message(key, key, len(text), _view(chosen, message), 0, signed)
     bare = unmarked(message)
     identity = key if bare is message else fingerprint(bare, salt)
-    return Message(key, identity, len(text), _view(chosen, message), count_marks(message), is_signed(message))
+    return Message(key, identity, len(text), _view(chosen, message), count_marks(message), signed)
 
 
 def _view(chosen: Format, message: Any) -> View:

@@ -11,8 +11,8 @@ _KEYS = tuple({format.key for format in FORMATS.values()})
 
 
 def snapshot(request: Any) -> Any:
-    """The request with a message list of its own; the messages are the same objects."""
-    if isinstance(request, list):
+    """The request with a message list of its own, also for a bare tuple; the messages are the same objects."""
+    if isinstance(request, list | tuple):
         return list(request)
     if not isinstance(request, dict):
         return request
@@ -31,7 +31,7 @@ def returned(result: CompressionResult, request: Any, taken: Any) -> Compression
 
 
 def _same(request: Any, taken: Any) -> bool:
-    if isinstance(request, list):
+    if isinstance(request, list | tuple):
         return _identical(request, taken)
     if not isinstance(request, dict):
         return request is taken
@@ -40,4 +40,8 @@ def _same(request: Any, taken: Any) -> bool:
 
 
 def _identical(one: Any, other: list[Any]) -> bool:
-    return isinstance(one, list) and len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=False))
+    return (
+        isinstance(one, list | tuple)
+        and len(one) == len(other)
+        and all(a is b for a, b in zip(one, other, strict=False))
+    )

@@ -71,7 +71,7 @@ class SharedEncoder:
             deadline.check("vectors were made")
             n = len(set(texts))
             missing = f"{late.missing} of {n} texts are still being encoded, for later requests"
-            raise OutOfTime(f"waited {seconds} s for vectors: {missing}") from None
+            raise OutOfTime(f"waited {min(limits):g} s for vectors: {missing}") from None
         return rows, _since(before, cached.usage)
 
     def _resolve_by(self, deadline: Deadline) -> Any:

@@ -15,7 +15,7 @@ from gemjax import GEMConfig, HistoryCompressor
 from gemjax.history import CostAwarePolicy, Decision, PaperPolicy
 from tests.conftest import HashingEncoder
 from tests.history.contract import compact
-from tests.history.requests import BUILDERS, anthropic, chat, chat_block
+from tests.history.requests import BUILDERS, anthropic, chat, chat_block, responses
 
 EVERYTHING = GEMConfig(delta=1.0, encoder_timeout=None)
 
@@ -534,3 +534,20 @@ def test_a_request_that_changes_meanwhile_goes_out_as_it_was(blocks, delta):
     assert gemjax.validate(request) and gemjax.validate(result.request) == []
     assert all(any(m is o for o in before) for m in result.request["messages"])
     assert len(result.request["messages"]) == len(before) if delta == 0 else result.status == "compressed"
+
+
+@pytest.mark.parametrize("build", [chat, responses])
+def test_a_tuple_of_messages_is_a_list_of_them(build):
+    request = build(30)
+    key = "input" if "input" in request else "messages"
+    whole = compressor(delta=1.0).compress(request[key]).request
+    assert isinstance(whole, list) and len(whole) < len(request[key])
+    sent = compressor(delta=1.0).compress(tuple(request[key])).request
+    assert isinstance(sent, list) and [id(m) for m in sent] == [id(m) for m in whole]
+    inside = compressor(delta=1.0).compress({**request, key: tuple(request[key])}).request[key]
+    assert isinstance(inside, list) and [id(m) for m in inside] == [id(m) for m in whole]
+    assert gemjax.validate(tuple(request[key])) == []
+    short = tuple(request[key][:3])
+    assert compressor().compress(short).request is short
+    empty = compressor().compress(())
+    assert empty.request == () and empty.status == "failed" and "the list of messages is empty" in empty.reason
