@@ -2,7 +2,7 @@
 
 from gemjax.memory.bank import METRICS, MemoryBank
 from gemjax.memory.config import MemoryConfig
-from gemjax.memory.hits import Hit, QueryVector
-from gemjax.memory.record import Memory
+from gemjax.memory.hits import Hit, QueryVector, SessionHit
+from gemjax.memory.record import Memory, Version
 
-__all__ = ["METRICS", "Hit", "Memory", "MemoryBank", "MemoryConfig", "QueryVector"]
+__all__ = ["METRICS", "Hit", "Memory", "MemoryBank", "MemoryConfig", "QueryVector", "SessionHit", "Version"]

@@ -1,51 +1,26 @@
-"""MemoryBank: texts and their vectors, searched with the fused Riemannian score of CoreMem (paper 3.2)."""
+"""MemoryBank: long-term memory as users have it."""
 
-import dataclasses
-import datetime as dt
+import asyncio
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Float
 
-from gemjax.errors import EncoderError, MemoryBankError, StateError
-from gemjax.kernels import metric as km
-from gemjax.kernels import moments as kmo
-from gemjax.kernels import search as ks
-from gemjax.kernels.host import power_of_two
-from gemjax.memory.config import MemoryConfig, check_alpha
-from gemjax.memory.entries import About, Entries, unit_vectors
-from gemjax.memory.explain import explain_hit
-from gemjax.memory.export import query_vector
-from gemjax.memory.filters import Where, compiled
-from gemjax.memory.fitted import FittedMetric
-from gemjax.memory.hits import Hit, QueryVector
-from gemjax.memory.lexicon import Lexicon
-from gemjax.memory.persist import Header, Saved, read_bank, write_bank
-from gemjax.memory.reading import Reader
-from gemjax.memory.record import Id, Memory, When, copied, moment, scope_of
-from gemjax.memory.rows import Rows
-from gemjax.memory.searching import View, Wanted, find, prepare
+from gemjax.errors import MemoryBankError
+from gemjax.memory.core import METRICS, BankCore
+from gemjax.memory.filters import Where
+from gemjax.memory.hits import Hit, SessionHit
+from gemjax.memory.lines import read_lines, write_lines
+from gemjax.memory.recalling import estimated_tokens, within
+from gemjax.memory.record import Id, Version, When, copied
+from gemjax.memory.sessions import by_session
 
-ON_DUPLICATE = ("keep", "skip", "replace")
-METRICS = ("fused", "cosine", "riemannian", "hybrid")
+__all__ = ["METRICS", "MemoryBank"]
 
 
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC).replace(microsecond=0)
-
-
-SCORE_BYTES = 256 * 2**20
-"""Bound on the score columns of one batch of queries: two floats a memory and query."""
-
-_whitening = jax.jit(km.whitening_matrix)
-
-
-class MemoryBank:
+class MemoryBank(BankCore):
     """Long-term memory: add texts, search them by meaning. Thread-safe; a call either succeeds or changes nothing.
 
     Args:
@@ -54,507 +29,150 @@ class MemoryBank:
         config: see `MemoryConfig`; default the paper's.
         clock: returns the present moment (for `created_at`, `updated_at` and expiry); None: the system's, in UTC.
 
-    A bank made from vectors alone takes its dimension from the first of them. Vectors are scaled to unit length.
+    A bank made from vectors alone takes its dimension from the first of them. Vectors are scaled to unit length. Every
+    call that may take long has a twin for asyncio (`aadd`, `asearch`, ...), which runs it in a thread.
     """
 
-    def __init__(
-        self,
-        encoder: Any = None,
-        config: MemoryConfig | None = None,
-        clock: Callable[[], dt.datetime] | None = None,
-    ) -> None:
-        self.config = config or MemoryConfig()
-        self._lock = threading.RLock()
-        self._clock = clock or _now
-        self._reader = Reader(encoder)
-        self.encoder_name: str | None = None
-        """Name of the encoder that made the vectors; None while all were given as vectors."""
-        self._entries = Entries()
-        self._rows: Rows | None = None
-        self._fitted = FittedMetric(self.config)
-        self._alive: Bool[Array, "n"] | None = None
-        self._lexicon: Lexicon | None = None
+    def history(self, id: Id) -> list[Version]:
+        """What a memory said before it was replaced, oldest first, the last 16 of them.
 
-    # ---- what is in it -------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, id: Id) -> bool:
-        return id in self._entries
-
-    def __repr__(self) -> str:
-        return f"MemoryBank({len(self)} memories, dim={self.dim}, encoder={self.encoder_name!r})"
-
-    @property
-    def dim(self) -> int | None:
-        """Length of the vectors; None while the bank is empty and nothing was encoded."""
-        return None if self._rows is None else self._rows.dim
-
-    @property
-    def ids(self) -> list[Id]:
-        """Ids in the order of insertion."""
-        with self._lock:
-            return self._entries.live_ids()
-
-    def vectors(self) -> Float[np.ndarray, "n d"]:
-        """A copy of the unit vectors, in the order of `ids`: what an exporter writes to another store."""
-        with self._lock:
-            if self._rows is None:
-                return np.zeros((0, 0), np.float32)
-            return self._rows.take(self._entries.live_rows())
-
-    def contents(self) -> tuple[list[Memory], Float[np.ndarray, "n d"]]:
-        """All memories with their unit vectors, taken at one moment."""
-        with self._lock:
-            return [dataclasses.replace(m, metadata=copied(m.metadata)) for m in self._entries.live()], self.vectors()
-
-    def get(self, id: Id) -> Memory | None:
-        """One memory, or None."""
-        with self._lock:
-            if id not in self._entries:
-                return None
-            memory = self._entries.at(int(self._entries.places([id])[0]))
-            return dataclasses.replace(memory, metadata=copied(memory.metadata))
-
-    def page(
-        self, where: Where | None = None, *, scope: str | Sequence[str] = (), offset: int = 0, limit: int = 100
-    ) -> list[Memory]:
-        """Memories in the order of insertion, a page at a time, expired ones too.
-
-        Raises: MemoryBankError for a negative offset, a limit below 1, or a bad condition or scope.
+        Raises: MemoryBankError for an id that is not in the bank.
         """
-        if offset < 0 or limit < 1:
-            raise MemoryBankError(f"offset must be >= 0 and limit >= 1, got {offset!r} and {limit!r}")
-        test = None if where is None else compiled(where)
-        with self._lock:
-            rows = np.flatnonzero(self._entries.mask(self._entries.size, test, scope_of(scope)))
-            memories = [self._entries.at(int(row)) for row in rows[offset : offset + limit]]
-            return [dataclasses.replace(memory, metadata=copied(memory.metadata)) for memory in memories]
+        memory = self.get(id)
+        if memory is None:
+            raise MemoryBankError(f"unknown ids: {id!r}")
+        return [Version(old.text, copied(old.metadata), old.until) for old in memory.history]
 
-    # ---- changing it ---------------------------------------------------------------------------------------------
-
-    def add(
+    def recall(
         self,
-        texts: Sequence[str],
-        ids: Sequence[Id] | None = None,
-        metadata: Sequence[Mapping[str, Any] | None] | None = None,
-        vectors: Any = None,
+        query: str,
+        max_tokens: int = 2000,
+        where: Where | None = None,
         *,
-        on_duplicate: str = "keep",
+        k: int = 50,
+        count: Callable[[str], int] | None = None,
         scope: str | Sequence[str] = (),
-        sessions: str | Sequence[str | None] | None = None,
-        happened_at: When | Sequence[When] = None,
-        expires_at: When | Sequence[When] = None,
-    ) -> list[Id]:
-        """Add memories; returns the id of each text (given, or new integers that are never used twice).
+        at: When = None,
+        min_score: float | None = None,
+        metric: str | None = None,
+    ) -> list[Hit]:
+        """The best memories that fit a budget of tokens together, best first, each whole.
+
+        One that does not fit is left out, and smaller ones after it may still come.
 
         Args:
-            texts: non-empty strings.
-            ids: unique strings or integers that are not in the bank.
-            metadata: one JSON-serialisable mapping (or None) a text; copied.
-            vectors: `[n, dim]`, to skip the encoder.
-            on_duplicate: what to do with a text that the bank (or this call) holds already, but for blanks: `"keep"`
-                both; `"skip"` the new one; `"replace"` the old one's text, metadata and vector in its place. The last
-                two return the id of the memory that was there.
-            scope: whose memories these are, widest name first, e.g. `("ann", "planner")`.
-            sessions: the dialogue that the texts are turns of, one for all or one a text. Turns of one session that are
-                added one after the other are neighbours.
-            happened_at: when what they say was said, one moment for all or one a text; UTC unless it says otherwise.
-            expires_at: from when on no search returns them.
+            query: a text.
+            max_tokens: the most tokens of all texts together, at least 1.
+            where, scope, at, min_score, metric: as for `search`.
+            k: memories that are looked at.
+            count: counts the tokens of a text; None estimates them as UTF-8 bytes / 4, rounded up.
 
-        Raises: MemoryBankError for anything above that does not hold; EncoderError when the encoder returns something
-        else than finite, non-zero vectors of the bank's dimension. The bank is then unchanged.
+        Raises: as `search`; MemoryBankError for a budget below 1.
         """
-        if isinstance(texts, str):
-            raise MemoryBankError("texts must be a list of strings; got one string, wrap it in a list")
-        if on_duplicate not in ON_DUPLICATE:
-            raise MemoryBankError(f"on_duplicate must be one of {', '.join(ON_DUPLICATE)}; got {on_duplicate!r:.40}")
-        texts = list(texts)
-        about = About.of(len(texts), scope, sessions, happened_at, expires_at)
-        with self._lock:
-            self._entries.check_new(texts, ids, metadata, about)
-        if not texts:
-            return []
-        encoded = vectors is None
-        rows = (
-            self._encode(texts, notice=True)
-            if vectors is None
-            else unit_vectors(vectors, len(texts), None, MemoryBankError)
-        )
-        with self._lock:
-            now = self._clock()
-            # Again: another thread may have added meanwhile.
-            new = self._entries.check_new(texts, ids, metadata, about, now)
-            self._check_dim(rows.shape[1], EncoderError if encoded else MemoryBankError)
-            if self._rows is None:
-                self._rows = Rows(rows.shape[1], self.config.dtype)
-            plan = self._entries.plan(new, on_duplicate, now)
-            if plan.replaced:
-                places = self._entries.places([memory.id for memory in plan.replaced])
-                with_old = self._fitted.removing(self._rows.take(places), len(self._entries) - len(places))
-                self._fitted.replace(with_old)
-                changed = rows[plan.replaced_from]
-                moments = self._fitted.adding(changed, first=len(places) == len(self._entries))
-                self._rows.put(places, changed)
-                if self._lexicon is not None:
-                    self._lexicon.drop([(int(row), self._entries.at(int(row))) for row in places])
-                    for row, memory in zip(places.tolist(), plan.replaced, strict=True):
-                        self._lexicon.put(row, memory)
-                self._entries.replace(plan.replaced)
-                self._fitted.replace(moments)
-            if plan.added:
-                fresh = rows[plan.added_from]
-                moments = self._fitted.adding(fresh, first=not len(self._entries))
-                if self._lexicon is not None:
-                    for row, memory in enumerate(plan.added, len(self._rows)):
-                        self._lexicon.put(row, memory)
-                self._rows.append(fresh)
-                self._entries.append(plan.added)
-                self._fitted.replace(moments)
-            if encoded:
-                self.encoder_name = self._reader.name
-            self._alive = None
-            return plan.ids
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer) or max_tokens < 1:
+            raise MemoryBankError(f"max_tokens must be an integer >= 1, got {max_tokens!r}")
+        hits = self.search(query, k, where, min_score, metric=metric, scope=scope, at=at)
+        return within(hits, int(max_tokens), count or estimated_tokens)
 
-    def remove(self, ids: Iterable[Id]) -> None:
-        """Remove memories. Raises MemoryBankError naming the unknown ids; nothing is removed then."""
-        if isinstance(ids, str | int):
-            ids = [ids]
-        with self._lock:
-            gone = self._entries.rows_of(ids)
-            if not len(gone):
-                return
-            assert self._rows is not None
-            moments = self._fitted.removing(self._rows.take(gone), len(self._entries) - len(gone))
-            if self._lexicon is not None:
-                self._lexicon.drop([(row, self._entries.at(row)) for row in gone.tolist()])
-            self._entries.drop(gone)
-            if self._entries.wasted > max(len(self._entries), 64):
-                live = self._entries.live_rows()
-                self._rows.keep(live)
-                if self._lexicon is not None:
-                    self._lexicon.compact(live)
-                self._entries.compact()
-            self._fitted.replace(moments)
-            self._alive = None
-
-    # ---- the metric ----------------------------------------------------------------------------------------------
-
-    @property
-    def moments(self) -> kmo.Moments:
-        """Count, mean and centred second moment of the memories."""
-        with self._lock:
-            if self._rows is None:
-                raise MemoryBankError("the bank is empty: it has no moments")
-            return self._fitted.moments(self._rows, self._live_mask())
-
-    @property
-    def metric(self) -> km.LowRankMetric:
-        """The fitted metric, refitted first when memories changed (unless `auto_refit` is off)."""
-        with self._lock:
-            if self._rows is None:
-                raise MemoryBankError("the bank is empty: it has no metric")
-            return self._fitted.metric(self._rows, self._live_mask())
-
-    def refit(self) -> None:
-        """Fit the metric to the present memories. `O(d^3)`, however many there are."""
-        with self._lock:
-            if self._rows is None:
-                raise MemoryBankError("the bank is empty: it has no metric")
-            self._fitted.refit(self._rows, self._live_mask())
-
-    def _live_mask(self) -> Bool[Array, "n"]:
-        assert self._rows is not None
-        if self._alive is None or self._alive.shape[0] != self._rows.capacity:
-            self._alive = jnp.asarray(self._entries.mask(self._rows.capacity))
-        return self._alive
-
-    @property
-    def unread(self) -> int:
-        """Texts added here of which the encoder's vocabulary knows no part: none can be told from another."""
-        return self._reader.unread
-
-    # ---- searching -----------------------------------------------------------------------------------------------
-
-    def search(
+    def search_sessions(
         self,
         query: str | Float[np.ndarray, "d"],
-        k: int = 10,
+        k: int = 5,
         where: Where | None = None,
-        min_score: float | None = None,
-        alpha: float | None = None,
-        metric: str | None = None,
-        fold: bool | None = None,
         *,
+        turns: int = 3,
+        candidates: int = 200,
         scope: str | Sequence[str] = (),
         at: When = None,
-    ) -> list[Hit]:
-        """The k best memories, best first; ties in the order of insertion. Fewer when fewer are eligible.
+        metric: str | None = None,
+    ) -> list[SessionHit]:
+        """The k sessions whose best turns match best, each with its best turns.
+
+        A session stands where its best turn does. Memories without a session are passed over.
 
         Args:
-            query: a text, or a vector of the bank's dimension.
-            k: at least 1; more than there are memories returns all.
-            where: conditions on the metadata (`{"user": "ann", "year": {"gte": 2020}}`, see `gemjax.memory.filters`) or
-                a predicate on it (an empty mapping where there is none). Applied before ranking: the result is that of
-                a bank holding only what passes.
-            min_score: drop hits whose `score` is smaller.
-            alpha: weight of the cosine for this search instead of the configured one.
-            metric: `"fused"`, `"cosine"`, `"riemannian"` or `"hybrid"` (meaning, words, neighbours and session, by the
-                config's weights): what `score` is and what ranks. None: `config.ranking`.
-            fold: show memories that say the same but for case, blanks and closing marks once, the best of them;
-                `Hit.duplicates` has the ids of the others. They must share scope, metadata and (nearly) the vector.
-                None: for a query that is a text; a vector asks for rows, as of an index.
-            scope: only memories of this scope or of one within it.
-            at: the moment of the search, by which memories have expired; None: now.
+            query, where, scope, at, metric: as for `search`.
+            k: at least 1.
+            turns: how many turns of a session are returned, best first.
+            candidates: turns that are ranked to find the sessions.
 
-        Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
-        that nothing passes, gives an empty list.
+        Raises: as `search`; MemoryBankError for a number below 1.
         """
-        single = [query] if isinstance(query, str) else np.asarray(query)[None]
-        return self.search_batch(single, k, where, min_score, alpha, metric, fold, scope=scope, at=at)[0]
+        for name, value in (("k", k), ("turns", turns), ("candidates", candidates)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise MemoryBankError(f"{name} must be an integer >= 1, got {value!r}")
+        hits = self.search(query, candidates, where, metric=metric, fold=False, scope=scope, at=at)
+        return by_session(hits, int(k), int(turns))
 
-    def search_batch(
-        self,
-        queries: Sequence[str] | Float[np.ndarray, "q d"],
-        k: int = 10,
-        where: Where | None = None,
-        min_score: float | None = None,
-        alpha: float | None = None,
-        metric: str | None = None,
-        fold: bool | None = None,
-        *,
-        scope: str | Sequence[str] = (),
-        at: When = None,
-        vectors: Any = None,
-    ) -> list[list[Hit]]:
-        """`search` for many queries: they share the passes over the memories, so this is much cheaper than a loop.
+    def export_jsonl(self, path: str | os.PathLike[str], *, vectors: bool = True) -> int:
+        """Write every memory as a line of JSON: all that the bank knows of it, with its vector unless told otherwise.
 
-        `vectors [q, d]`: those of the texts in `queries`, to skip the encoder.
+        The file is replaced as a whole or not at all.
+
+        Returns: the number of lines.
+
+        Raises: StateError when it cannot be written.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise MemoryBankError(f"k must be an integer >= 1, got {k!r}")
-        metric = self.config.ranking if metric is None else metric
-        alpha = self._alpha(alpha, metric)
-        if isinstance(queries, str):
-            raise MemoryBankError("queries must be a list of strings; got one string, use `search`")
-        if vectors is None:
-            unit = self._query_vectors(queries)
-        else:
-            unit = unit_vectors(vectors, len(queries), "query", MemoryBankError)
-        worded = not hasattr(queries, "ndim")
-        texts = [str(query) for query in queries] if worded else [None] * len(unit)
-        with self._lock:
-            if not len(self._entries) or not len(unit):
-                return [[] for _ in unit]
-            assert self._rows is not None
-            self._check_dim(unit.shape[1], MemoryBankError)
-            eligible, candidates = self._eligible(where, scope, at)
-            if not candidates:
-                return [[] for _ in unit]
-            note = self._note()
-            fitted = self._searchable_metric(note)
-            norms = None if note else self._fitted.norms(fitted, self._rows)
-            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config)
-            lexicon = self._words() if metric == "hybrid" else None
-            wanted = Wanted(
-                min(int(k), candidates), metric, 1.0 if note else alpha, min_score, worded if fold is None else fold
-            )
-            step = self._batch_size(len(unit), 8 if lexicon else 2)
-            return [
-                hits
-                for start in range(0, len(unit), step)
-                for hits in find(view, unit[start : start + step], texts[start : start + step], lexicon, wanted)
-            ]
+        memories, rows = self.contents()
+        return write_lines(path, memories, rows if vectors else None)
 
-    def _words(self) -> Lexicon:
-        """Made by the first search that needs it; additions then keep it in step."""
-        if self._lexicon is None:
-            rows = self._entries.live_rows().tolist()
-            self._lexicon = Lexicon((row, self._entries.at(row)) for row in rows)
-        return self._lexicon
+    def import_jsonl(self, path: str | os.PathLike[str], *, on_known: str = "refuse") -> list[Id]:
+        """Take in the memories of a file of lines, as `export_jsonl` writes them; `text` a line is enough.
 
-    def explain(self, hit: Hit) -> str:
-        """Where this hit's score comes from, in words and numbers, against the bank as it is now."""
-        if hit.query is None:
-            raise MemoryBankError("this hit carries no query; explain needs a hit that `search` returned")
-        with self._lock:
-            if hit.id not in self:
-                raise MemoryBankError(f"id {hit.id!r} is no longer in the bank")
-            scores, _ = self._columns(hit.query)
-            row = int(self._entries.rows_of([hit.id])[0])
-            note = self._note()
-            metric = None if note else self.metric
-            return explain_hit(hit, row, self._entries.live_rows(), scores, metric, self.config, note)
+        Lines without a vector are encoded, lines without an id get a new one. Moments and histories come along.
 
-    def query_vector(
-        self, query: str | Float[np.ndarray, "d"], metric: str = "fused", alpha: float | None = None
-    ) -> QueryVector:
-        """The query as one vector for a cosine or inner-product index over this bank's unit vectors.
+        Args:
+            path: the file.
+            on_known: what to do with an id that the bank has: `"refuse"` the whole file, `"skip"` the line, or
+                `"replace"` the bank's memory, whose words then stay in its history.
 
-        Our score is `scale * (vector . memory) + offset`: the index ranks as the bank does, without re-indexing. The
-        fused score needs the ranges of both scores, which costs one pass over the bank's memories.
+        Returns: the ids that were written.
 
-        Raises: MemoryBankError when the bank is empty, or `form` is not `"similarity"` (then the score is no inner
-        product; use `whitened_vectors` and `whitened_query` with an L2 index).
+        Raises: MemoryBankError naming the line that cannot be read, or an id that is refused; EncoderError. The bank is
+        then unchanged.
         """
-        weight = self._alpha(alpha, metric)
-        if self.config.form != "similarity" and weight < 1:
-            raise MemoryBankError(
-                f"form={self.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
-            )
-        with self._lock:
-            scores, prepared = self._columns(query)
-            return query_vector(scores, prepared, metric, weight, bool(self._note()))
+        if on_known not in ("refuse", "skip", "replace"):
+            raise MemoryBankError(f"on_known must be one of refuse, skip, replace; got {on_known!r:.40}")
+        lines = read_lines(path)
+        if on_known == "skip":
+            lines = [line for line in lines if line.memory.id not in self]
+        bare = [i for i, line in enumerate(lines) if line.vector is None]
+        found = [line.vector for line in lines]
+        if bare:
+            fresh = self.encode([lines[i].memory.text for i in bare])
+            for i, row in zip(bare, fresh, strict=True):
+                found[i] = row
+        own = [line.memory for line in lines]
+        return self.restore(own, found, encoded=bool(bare), replace=on_known == "replace")
 
-    def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
-        """Memories in coordinates where squared L2 distance is the squared Mahalanobis distance: for L2 indexes."""
-        with self._lock:
-            return np.asarray(self.vectors() @ np.asarray(_whitening(self.metric)).T)
+    async def aadd(self, *given: Any, **named: Any) -> list[Id]:
+        """`add` in a thread."""
+        return await asyncio.to_thread(self.add, *given, **named)
 
-    def whitened_query(self, query: str | Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-        """A query in the coordinates of `whitened_vectors` (valid until the metric is refitted)."""
-        unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])[0]
-        with self._lock:
-            return np.asarray(np.asarray(_whitening(self.metric)) @ unit)
+    async def aupsert(self, *given: Any, **named: Any) -> list[Id]:
+        """`upsert` in a thread."""
+        return await asyncio.to_thread(self.upsert, *given, **named)
 
-    def _columns(self, query: str | Float[np.ndarray, "d"]) -> tuple[ks.Scores, ks.Queries]:
-        unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])
-        with self._lock:
-            if self._rows is None or not len(self._entries):
-                raise MemoryBankError("the bank is empty")
-            self._check_dim(unit.shape[1], MemoryBankError)
-            note = self._note()
-            fitted = self._searchable_metric(note)
-            prepared = prepare(fitted, unit)
-            scores = ks.score_columns(
-                self._rows.buffer,
-                self._live_mask(),
-                jnp.int32(len(self._rows)),
-                prepared,
-                None if note else self._fitted.norms(fitted, self._rows),
-                form="similarity" if note else self.config.form,
-            )
-            return jax.tree.map(np.asarray, scores), prepared
+    async def aremove(self, *given: Any, **named: Any) -> None:
+        """`remove` in a thread."""
+        await asyncio.to_thread(self.remove, *given, **named)
 
-    def encode(self, queries: Sequence[str]) -> Float[np.ndarray, "q d"]:
-        """Unit vectors of queries by the bank's encoder: `search_batch(queries, vectors=...)` takes them.
+    async def asearch(self, *given: Any, **named: Any) -> list[Hit]:
+        """`search` in a thread."""
+        return await asyncio.to_thread(self.search, *given, **named)
 
-        Raises: MemoryBankError for an empty text; EncoderError.
-        """
-        return self._query_vectors(list(queries))
+    async def asearch_batch(self, *given: Any, **named: Any) -> list[list[Hit]]:
+        """`search_batch` in a thread."""
+        return await asyncio.to_thread(self.search_batch, *given, **named)
 
-    # ---- small parts ---------------------------------------------------------------------------------------------
+    async def asearch_sessions(self, *given: Any, **named: Any) -> list[SessionHit]:
+        """`search_sessions` in a thread."""
+        return await asyncio.to_thread(self.search_sessions, *given, **named)
 
-    def _note(self) -> str:
-        n, least = len(self._entries), self.config.min_memories
-        return "" if n >= least else f"cosine only: {n} memories are too few to fit a metric (min_memories={least})"
+    async def arecall(self, *given: Any, **named: Any) -> list[Hit]:
+        """`recall` in a thread."""
+        return await asyncio.to_thread(self.recall, *given, **named)
 
-    def _searchable_metric(self, note: str) -> km.LowRankMetric:
-        if not note:
-            return self.metric
-        assert self._rows is not None
-        identity: km.LowRankMetric = km.fit_metric_jit(kmo.empty_moments(self._rows.dim))
-        return identity  # its score is not reported
-
-    def _eligible(self, where: Where | None, scope: Any, at: When) -> tuple[Bool[Array, "n"], int]:
-        assert self._rows is not None
-        names = scope_of(scope)
-        moment_at = moment(at, "at")
-        if where is None and not names and not self._entries.mortal:
-            return self._live_mask(), len(self._entries)
-        test = None if where is None else compiled(where)
-        mask = self._entries.mask(self._rows.capacity, test, names, moment_at or self._clock())
-        return jnp.asarray(mask), int(mask.sum())
-
-    def _batch_size(self, wanted: int, floats: int) -> int:
-        assert self._rows is not None
-        most = max(1, SCORE_BYTES // (4 * floats * self._rows.capacity))
-        return min(1 << (most.bit_length() - 1), power_of_two(wanted))
-
-    def _alpha(self, alpha: float | None, metric: str) -> float:
-        if metric not in METRICS:
-            raise MemoryBankError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
-        alpha = self.config.alpha if alpha is None else alpha
-        check_alpha(alpha)
-        return {"cosine": 1.0, "riemannian": 0.0}.get(metric, alpha)
-
-    def _check_dim(self, dim: int, error: type[Exception]) -> None:
-        if self._rows is not None and dim != self._rows.dim:
-            raise error(f"vectors have {dim} dimensions, the bank's have {self._rows.dim}")
-
-    def _query_vectors(self, queries: Sequence[str] | Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q d"]:
-        if hasattr(queries, "ndim"):  # an array of vectors, NumPy's or JAX's
-            return unit_vectors(queries, len(queries), "query", MemoryBankError)
-        texts = list(queries)
-        for i, text in enumerate(texts):
-            if not isinstance(text, str) or not text.strip():
-                raise MemoryBankError(f"query {i} must be a non-empty string, got {text!r}")
-        return self._encode(texts) if texts else np.zeros((0, self.dim or 0), np.float32)
-
-    def _encode(self, texts: list[str], notice: bool = False) -> Float[np.ndarray, "n d"]:
-        with self._lock:
-            encoder, made_by = self._reader.encoder(), self.encoder_name
-        if made_by is not None and made_by != encoder.name:
-            raise EncoderError(f"the bank's vectors were made by {made_by!r}; this encoder is {encoder.name!r}")
-        if notice:
-            self._reader.notice(texts)
-        return unit_vectors(encoder.encode(texts), len(texts), "text", EncoderError)
-
-    # ---- keeping it ----------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the bank to a directory, atomically: a crash leaves the old bank or the new one. See `persist`.
-
-        Raises: StateError when it cannot be written; what was there is unchanged.
-        """
-        with self._lock:
-            tensors: dict[str, np.ndarray] = {}
-            if self._rows is not None and len(self):
-                moments = self.moments
-                tensors = {
-                    "vectors": self._rows.stored(self._entries.live_rows()),
-                    "moments.count": np.asarray(moments.count).reshape(1),
-                    "moments.mean": np.asarray(moments.mean),
-                    "moments.scatter": np.asarray(moments.scatter),
-                }
-            header = Header(
-                len(self), self.dim, self.config.dtype, self.encoder_name, self._entries.next_id, self.config
-            )
-            saved = Saved(header, tensors, self._entries.live())
-        write_bank(path, saved)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        encoder: Any = None,
-        config: MemoryConfig | Callable[[MemoryConfig], MemoryConfig] | None = None,
-    ) -> Self:
-        """Read a saved bank. `config` replaces the saved settings, or makes others of them (dtype must stay).
-
-        Raises: StateError for a missing, damaged or newer file, or another encoder's vectors.
-        """
-        saved = read_bank(path)
-        header = saved.header
-        config = config(header.config) if callable(config) else config or header.config
-        if config.dtype != header.dtype:
-            raise StateError(f"{path}: vectors are stored as {header.dtype}, the given config wants {config.dtype}")
-        if encoder is not None and header.encoder is not None:
-            from gemjax.encoders import as_encoder
-
-            encoder = as_encoder(encoder)
-            if encoder.name != header.encoder:
-                raise StateError(f"{path}: the vectors were made by {header.encoder!r}, not by {encoder.name!r}")
-        bank = cls(encoder, config)
-        bank.encoder_name = header.encoder
-        bank._entries.append(saved.memories)
-        bank._entries.reserve(header.next_id)
-        if header.dim is not None:
-            bank._rows = Rows(header.dim, config.dtype)
-        if saved.memories:
-            assert bank._rows is not None
-            bank._rows.append(bank._rows.as_stored(saved.tensors["vectors"]))
-            count, mean, scatter = (jnp.asarray(saved.tensors[f"moments.{x}"]) for x in ("count", "mean", "scatter"))
-            bank._fitted.replace(kmo.Moments(count[0], mean, scatter))
-        return bank
+    async def asave(self, *given: Any, **named: Any) -> None:
+        """`save` in a thread."""
+        await asyncio.to_thread(self.save, *given, **named)

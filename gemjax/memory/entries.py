@@ -163,8 +163,10 @@ class Entries:
         metadata: Sequence[Mapping[str, Any] | None] | None,
         about: "About | None" = None,
         now: dt.datetime | None = None,
+        *,
+        known: bool = False,
     ) -> list[Memory]:
-        """The memories that would be appended. Raises MemoryBankError; changes nothing."""
+        """The memories that would be appended. Raises MemoryBankError; changes nothing. `known` ids may be there."""
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise MemoryBankError(f"text {i} must be a non-empty string, got {text!r}")
@@ -177,7 +179,7 @@ class Entries:
         for i, id in enumerate(ids):
             if isinstance(id, bool) or not isinstance(id, str | int):
                 raise MemoryBankError(f"id {i} must be a string or an integer, got {id!r}")
-            if id in self._row:
+            if id in self._row and not known:
                 raise MemoryBankError(f"id {id!r} is already in the bank; remove it first or choose another")
             if id in seen:
                 raise MemoryBankError(f"id {id!r} is given twice in this call")
@@ -226,14 +228,20 @@ class Entries:
                 old.add(there)
             if (id == memory.id and there is None and id not in writes) or on_duplicate == "replace":
                 if there is not None:
-                    created = self.at(self._row[there]).created_at
-                    memory = dataclasses.replace(memory, created_at=created, updated_at=now)
+                    memory = memory.after(self.at(self._row[there]), now)
                 writes[id] = (dataclasses.replace(memory, id=id), i)
         added = [write for id, write in writes.items() if id not in old]
         replaced = [write for id, write in writes.items() if id in old]
         return Plan(
             ids, [m for m, _ in added], [i for _, i in added], [m for m, _ in replaced], [i for _, i in replaced]
         )
+
+    def plan_upsert(self, new: Sequence[Memory], now: dt.datetime) -> "Plan":
+        """What writing these under their ids does."""
+        fresh = [(i, m) for i, m in enumerate(new) if m.id not in self._row]
+        old = [(i, m.after(self.at(self._row[m.id]), now)) for i, m in enumerate(new) if m.id in self._row]
+        places = [i for i, _ in old]
+        return Plan([m.id for m in new], [m for _, m in fresh], [i for i, _ in fresh], [m for _, m in old], places)
 
     def _note_digest(self, memory: Memory) -> None:
         if self._digests is not None:

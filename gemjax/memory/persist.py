@@ -31,7 +31,7 @@ from safetensors.numpy import load as load_tensors
 
 from gemjax.errors import ConfigError, MemoryBankError, StateError
 from gemjax.memory.config import MemoryConfig
-from gemjax.memory.record import TIMES, Memory, extras, moment, own_metadata, scope_of
+from gemjax.memory.record import TIMES, Memory, extras, moment, own_metadata, scope_of, versions
 
 FORMAT = "gemjax-memory-bank"
 VERSION = 2
@@ -352,14 +352,15 @@ def _memory(line: Any, where: str) -> Memory:
         raise StateError(f"{where}: the id must be a string or an integer")
     if not isinstance(text, str) or not text.strip():
         raise StateError(f"{where}: the text must be a non-empty string")
-    if not isinstance(more, dict) or more.keys() - {"scope", "session", *TIMES}:
+    if not isinstance(more, dict) or more.keys() - {"scope", "session", "history", *TIMES}:
         raise StateError(f"{where}: unknown fields beside id, text and metadata")
     try:
         session = more.get("session")
         if session is not None and not (isinstance(session, str) and session):
             raise StateError(f"{where}: the session must be a non-empty string")
         times = {name: moment(more.get(name), name) for name in TIMES}
-        return Memory(id, text, own_metadata(metadata, "metadata"), scope_of(more.get("scope", ())), session, **times)
+        own, scope = own_metadata(metadata, "metadata"), scope_of(more.get("scope", ()))
+        return Memory(id, text, own, scope, session, **times, history=versions(more.get("history", [])))
     except MemoryBankError as exc:
         raise StateError(f"{where}: {exc}") from exc
 

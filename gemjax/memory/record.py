@@ -16,6 +16,18 @@ When = dt.datetime | dt.date | str | None
 TIMES = ("created_at", "updated_at", "happened_at", "expires_at")
 
 
+MOST_VERSIONS = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Version:
+    """What a memory said until it was replaced."""
+
+    text: str
+    metadata: Mapping[str, Any] | None
+    until: dt.datetime
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Memory:
     """One memory. Times are UTC; None where they are not known."""
@@ -35,6 +47,13 @@ class Memory:
     """When what it says was said or took place."""
     expires_at: dt.datetime | None = None
     """From this moment on no search returns it."""
+    history: "tuple[Version, ...]" = ()
+    """What it said before, oldest first, the last `MOST_VERSIONS` of them."""
+
+    def after(self, old: "Memory", now: dt.datetime) -> "Memory":
+        """This memory in the place of another: with its first moment, and its past."""
+        past = (*old.history, Version(old.text, old.metadata, now))[-MOST_VERSIONS:]
+        return dataclasses.replace(self, created_at=old.created_at, updated_at=now, history=past)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; times as ISO 8601, what is not set left out."""
@@ -45,14 +64,31 @@ class Memory:
 
 
 def extras(memory: Memory) -> dict[str, Any]:
-    """Scope, session and times, where set, JSON-ready."""
+    """Scope, session, times and history, where set, JSON-ready."""
     out: dict[str, Any] = {"scope": list(memory.scope)} if memory.scope else {}
     if memory.session is not None:
         out["session"] = memory.session
     for name in TIMES:
         if (when := getattr(memory, name)) is not None:
             out[name] = when.isoformat()
+    if memory.history:
+        out["history"] = [[old.text, copied(old.metadata), old.until.isoformat()] for old in memory.history]
     return out
+
+
+def versions(value: Any) -> tuple[Version, ...]:
+    """A history as `extras` writes it. Raises MemoryBankError for anything else."""
+    if not isinstance(value, list) or len(value) > MOST_VERSIONS:
+        raise MemoryBankError(f"history must be a list of at most {MOST_VERSIONS} versions")
+    out = []
+    for entry in value:
+        if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+            raise MemoryBankError("a version in history must be [text, metadata, until]")
+        until = moment(entry[2], "history")
+        if until is None:
+            raise MemoryBankError("a version in history has no moment")
+        out.append(Version(entry[0], own_metadata(entry[1], "metadata in history"), until))
+    return tuple(out)
 
 
 def moment(value: Any, name: str) -> dt.datetime | None:

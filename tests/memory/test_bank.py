@@ -154,7 +154,7 @@ def test_a_batch_equals_single_searches(monkeypatch):
     bank, vectors = random_bank(300)
     single = [bank.search(v, k=5) for v in vectors[:11]]
     batch = bank.search_batch(vectors[:11], k=5)
-    monkeypatch.setattr("gemjax.memory.bank.SCORE_BYTES", 8 * 512 * 4)  # four queries at a time
+    monkeypatch.setattr("gemjax.memory.core.SCORE_BYTES", 8 * 512 * 4)  # four queries at a time
     split = bank.search_batch(vectors[:11], k=5)
     for other in (batch, split):
         assert [[h.id for h in hits] for hits in other] == [[h.id for h in hits] for hits in single]
