@@ -13,9 +13,13 @@ from gemjax.coremem import (
     Sampling,
     UnansweredError,
 )
+from gemjax.distill import DistillConfig, Distiller
 from gemjax.errors import ConfigError, GenerationError, MemoryBankError, StateError
 from gemjax.memory import MemoryBank, MemoryConfig
 from tests.coremem.scripted import ScriptedGenerator
+from tests.distill.conftest import tiny
+
+__all__ = ["tiny"]
 
 NOW = dt.datetime(2024, 2, 1, 12, 0, tzinfo=dt.UTC)
 DIALOGUE = [
@@ -325,3 +329,14 @@ def test_memories_in_many_scripts_come_back_as_they_were(hashing_encoder, tmp_pa
         for part in small.evidence:
             assert all(part.text[start:stop] in part.kept for start, stop in part.spans)
     assert memory.ask("狗叫什么").text == "雷克斯"
+
+
+def test_the_papers_distiller_takes_the_selectors_place(hashing_encoder, tiny):
+    """Tokens by the sensitivity of a model; the budget is counted by that model, the spans are still characters."""
+    distiller = Distiller(tiny, DistillConfig.paper())
+    memory = CoreMem(encoder=hashing_encoder, distiller=distiller, config=CoreMemConfig.paper(), clock=lambda: NOW)
+    memory.remember(DIALOGUE)
+    found = memory.recall("What is the dog of Bob called", 60)
+    assert 0 < tiny.count(found.text) == found.ledger.tokens_kept <= 60 and found.evidence
+    for part in found.evidence:
+        assert part.spans and all(part.text[start:stop] in part.kept for start, stop in part.spans)

@@ -1,5 +1,6 @@
 """Answers with a scripted generator: what each method reads, the scores, and runs that are interrupted."""
 
+import dataclasses
 import json
 
 import pytest
@@ -15,6 +16,9 @@ from gemjax.evaluation.answers.run import Kept, Plan, answer_all, summarise
 from gemjax.evaluation.answers.scoring import JUDGE_PROMPT, contained, f1, judge_messages, rouge_l
 from gemjax.models.text_tokenizer import default_tokenizer
 from tests.coremem.scripted import ScriptedGenerator
+from tests.distill.conftest import tiny
+
+__all__ = ["tiny"]
 
 CITIES = ("Lisbon", "Oslo", "Cairo", "Quito", "Hanoi", "Lagos")
 
@@ -245,6 +249,14 @@ def test_the_judges_prompt_is_closed():
 def test_unknown_methods_are_refused(names):
     with pytest.raises(ConfigError, match="there are nothing, everything"):
         chosen_methods(names)
+
+
+def test_methods_that_read_with_a_model(path, plan, tiny):
+    material = load_material(str(path))[1][0]
+    setting = dataclasses.replace(plan.setting, model=tiny, tokenizer=tiny)
+    for name in ("paper", "selective-context"):
+        text = METHODS[name].make(material, setting)(material.questions[4], 60)
+        assert 0 < tiny.count(text) <= 60
 
 
 def test_methods_that_need_a_model_say_so(path, plan):
