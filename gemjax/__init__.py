@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "CrossEncoder": "gemjax.encoders.cross",
     "DistillConfig": "gemjax.distill",
     "Distiller": "gemjax.distill",
     "CallbackError": "gemjax.errors",
@@ -48,6 +49,7 @@ __all__ = [
     "ConfigError",
     "CoreMem",
     "CoreMemConfig",
+    "CrossEncoder",
     "DistillConfig",
     "Distiller",
     "Encoder",
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from gemjax.coremem.openai_generator import OpenAIGenerator
     from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, SelectorConfig
     from gemjax.encoders import Encoder, FlaxSentenceEncoder, SentenceTransformerEncoder
+    from gemjax.encoders.cross import CrossEncoder
     from gemjax.errors import (
         CallbackError,
         ConfigError,

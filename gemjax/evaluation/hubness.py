@@ -12,12 +12,13 @@ def occurrences(rankings: Int[np.ndarray, "q k"], memories: int) -> Int[np.ndarr
 def hubness(counts: Int[np.ndarray, "n"] | Float[np.ndarray, "n"]) -> dict[str, float]:
     """`skewness` of N_k (0: even; hubs make it large), `never`: share of memories in no list, `robin_hood`: share of
     all list places that would have to move for every memory to have the same number (0: even, 1: one takes all)."""
+    from scipy import stats
+
     counts = np.asarray(counts, np.float64)
     centred = counts - counts.mean()
-    spread = np.sqrt(np.mean(centred**2))
     total = counts.sum()
     return {
-        "skewness": float(np.mean(centred**3) / spread**3) if spread > 0 else 0.0,
+        "skewness": float(stats.skew(counts)) if np.ptp(counts) else 0.0,
         "never": float(np.mean(counts == 0)),
         "robin_hood": float(np.abs(centred).sum() / (2 * total)) if total > 0 else 0.0,
     }

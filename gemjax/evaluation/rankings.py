@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from gemjax.encoders.cross import Reranker
 from gemjax.errors import ConfigError
 from gemjax.memory import MemoryBank, MemoryConfig
 
@@ -41,6 +42,39 @@ def bank_method(config: MemoryConfig, metric: str | None = None) -> Method:
         bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories, sessions=sessions)
         hits = bank.search_batch(corpus.questions, k, metric=metric, vectors=corpus.queries, fold=False)
         return np.array([[hit.id for hit in row] for row in hits])
+
+    return rank
+
+
+class _Known:
+    """An encoder that knows a corpus' questions, so that a search by text encodes nothing anew."""
+
+    name = "known"
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.dim = corpus.queries.shape[1]
+        self._rows = dict(zip(corpus.questions, corpus.queries, strict=True))
+
+    def encode(self, texts: list[str]) -> Float[np.ndarray, "n d"]:
+        return np.stack([self._rows[text] for text in texts])
+
+
+def reranked_method(reranker: Reranker, candidates: int = 50, progress: Callable[[str], None] | None = None) -> Method:
+    """The hybrid search with a reranker over its best candidates, as a user has it; the others follow as they were."""
+
+    def rank(corpus: Corpus, k: int) -> Ranking:
+        bank = MemoryBank(_Known(corpus), MemoryConfig.hybrid())
+        sessions = list(corpus.sessions) or None
+        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories, sessions=sessions)
+        out = []
+        for number, question in enumerate(corpus.questions, 1):
+            if progress:
+                progress(f"{reranker.name}: question {number} of {len(corpus.questions)}")
+            plain = [hit.id for hit in bank.search(question, k, fold=False)]
+            hits = bank.search(question, candidates, fold=False, rerank=reranker, candidates=candidates)
+            best = [hit.id for hit in hits]
+            out.append(list(dict.fromkeys([*best, *plain]))[:k])
+        return np.array(out)
 
     return rank
 

@@ -74,51 +74,35 @@ def bootstrap_statistic(
 
 def spearman(a: Float[np.ndarray, "n"], b: Float[np.ndarray, "n"]) -> float:
     """Spearman's rank correlation; ties share the mean of their ranks. NaN where one of the two does not vary."""
-    x, y = _mean_ranks(np.asarray(a)), _mean_ranks(np.asarray(b))
-    x, y = x - x.mean() if len(x) else x, y - y.mean() if len(y) else y
-    size = math.sqrt(float(x @ x) * float(y @ y))
-    return float(x @ y) / size if size > 0 else math.nan
+    a, b = np.asarray(a), np.asarray(b)
+    if len(a) < 2 or not np.ptp(a) or not np.ptp(b):
+        return math.nan
+    from scipy import stats
 
-
-def _mean_ranks(values: np.ndarray) -> np.ndarray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
+    return float(stats.spearmanr(a, b).statistic)
 
 
 def mcnemar(ours: Bool[np.ndarray, "n"], theirs: Bool[np.ndarray, "n"]) -> dict[str, float | int]:
     """McNemar's exact two-sided test on paired outcomes: `gained` (only ours right), `lost` (only theirs), `p`."""
     gained = int(np.sum(ours & ~theirs))
     lost = int(np.sum(theirs & ~ours))
-    n = gained + lost
-    if n == 0:
-        return {"gained": 0, "lost": 0, "p": 1.0}
-    tail = sum(math.comb(n, i) for i in range(min(gained, lost) + 1))
-    return {"gained": gained, "lost": lost, "p": min(1.0, 2 * tail / 2**n)}
+    return {"gained": gained, "lost": lost, "p": even_odds(gained, lost)}
+
+
+def even_odds(one: int, other: int) -> float:
+    """Exact two-sided p of so many of two kinds that are equally likely; 1 without any."""
+    if not one + other:
+        return 1.0
+    from scipy import stats
+
+    return float(stats.binomtest(one, one + other).pvalue)
 
 
 def student_quantile(freedom: int, level: float = 0.95) -> float:
-    """The `t` with `P(|T| <= t) = level` for Student's t with whole degrees of freedom, at least 1.
+    """The `t` with `P(|T| <= t) = level` for Student's t with these degrees of freedom, at least 1."""
+    from scipy import stats
 
-    The distribution function is a finite sum in the angle `atan(t / sqrt(freedom))` (Abramowitz and Stegun, 26.7.3-4);
-    it is inverted by bisection.
-    """
-
-    def inside(angle: float) -> float:
-        odd = freedom % 2
-        cosine = math.cos(angle)
-        term = cosine if odd else 1.0
-        total = 0.0
-        for k in range(1 + odd, freedom, 2):
-            total += term
-            term *= cosine**2 * k / (k + 1)
-        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-
-    low, high = 0.0, math.pi / 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if inside(middle) < level else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
+    return float(stats.t.ppf((1 + level) / 2, freedom))
 
 
 def group_means(values: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n"]) -> Float[np.ndarray, "g"]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from gemjax.encoders.cross import Reranker
 from gemjax.errors import MemoryBankError
 from gemjax.memory.core import METRICS, BankCore
 from gemjax.memory.filters import Where
 from gemjax.memory.hits import Hit, SessionHit
 from gemjax.memory.lines import read_lines, write_lines
-from gemjax.memory.recalling import estimated_tokens, within
+from gemjax.memory.recalling import estimated_tokens, reranked, within
 from gemjax.memory.record import Id, Version, When, copied
 from gemjax.memory.sessions import by_session
 
@@ -32,6 +33,43 @@ class MemoryBank(BankCore):
     A bank made from vectors alone takes its dimension from the first of them. Vectors are scaled to unit length. Every
     call that may take long has a twin for asyncio (`aadd`, `asearch`, ...), which runs it in a thread.
     """
+
+    def search(
+        self,
+        query: str | Float[np.ndarray, "d"],
+        k: int = 10,
+        where: Where | None = None,
+        min_score: float | None = None,
+        alpha: float | None = None,
+        metric: str | None = None,
+        fold: bool | None = None,
+        *,
+        scope: str | Sequence[str] = (),
+        at: When = None,
+        rerank: Reranker | None = None,
+        candidates: int = 50,
+    ) -> list[Hit]:
+        """As `BankCore.search`; with a reranker the best candidates are read together with the question.
+
+        Args:
+            query, k, where, min_score, alpha, metric, fold, scope, at: see `BankCore.search`.
+            rerank: a `gemjax.CrossEncoder` or anything with `name` and `scores(query, texts)`. It judges the
+                `candidates` best by `metric` and the `candidates` best by the cosine alone; `Hit.score` is then its
+                score, and `Hit.note` names it. `min_score` is a floor of that score.
+            candidates: see `rerank`; at least `k` are taken.
+
+        Raises: as `BankCore.search`; MemoryBankError for a reranker and a query that is no text, or scores that are not
+        one finite number a text.
+        """
+        given: dict[str, Any] = {"alpha": alpha, "metric": metric, "fold": fold, "scope": scope, "at": at}
+        if rerank is None:
+            return super().search(query, k, where, min_score, **given)
+        if not isinstance(query, str):
+            raise MemoryBankError("rerank reads the question: the query must be a text")
+        most = max(int(k), candidates)
+        found = super().search(query, most, where, **given)
+        beside = super().search(query, most, where, **{**given, "metric": "cosine"})
+        return reranked(query, [*found, *beside], rerank, k, min_score)
 
     def history(self, id: Id) -> list[Version]:
         """What a memory said before it was replaced, oldest first, the last 16 of them.

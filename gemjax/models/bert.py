@@ -178,7 +178,11 @@ class Bert(nnx.Module):
         return embedded, outputs
 
     def __call__(
-        self, ids: Int[Array, "r s"], positions: Int[Array, "r s"], segments: Int[Array, "r s"]
+        self,
+        ids: Int[Array, "r s"],
+        positions: Int[Array, "r s"],
+        segments: Int[Array, "r s"],
+        types: Int[Array, "r s"] | None = None,
     ) -> Float[Array, "r s e"]:
         """The last layer's output, one vector a token.
 
@@ -186,12 +190,17 @@ class Bert(nnx.Module):
             ids: token ids.
             positions: 0, 1, ... inside each text.
             segments: the text's number in its row, -1 for padding.
+            types: of a pair of texts, which of the two a token is of; None: all of type 0, a single text.
         """
-        return self._run(ids, positions, segments)[1]
+        return self._run(ids, positions, segments, types)[1]
 
-    def _run(self, ids: Array, positions: Array, segments: Array) -> tuple[Array, Array, Array]:
-        # All tokens are of type 0: a single text, never a pair. (Calling an Embed of one row broadcasts instead.)
-        x = self.word(ids) + self.position(positions + self.offset) + self.token_type.embedding[...][0]
+    def _run(
+        self, ids: Array, positions: Array, segments: Array, types: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        table = self.token_type.embedding[...]
+        # Indexed, not called: calling an Embed of one row broadcasts instead.
+        kind = table[0] if types is None else table[types]
+        x = self.word(ids) + self.position(positions + self.offset) + kind
         x = self.norm(x)
         # Padding is a segment of its own, so no row of scores is fully masked and nothing can become NaN.
         same = segments[:, None, :, None] == segments[:, None, None, :]

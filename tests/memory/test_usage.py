@@ -240,3 +240,43 @@ def test_the_twins_give_what_the_calls_give(tmp_path):
     assert hits == other.search("rivers", k=2) and batch == other.search_batch(["rivers"], 2)
     assert recalled == other.recall("rivers", 20) and sessions == other.search_sessions("rivers")
     assert MemoryBank.load(tmp_path / "bank", encoder).ids == other.ids
+
+
+class Letters:
+    """A reranker: how many of the question's letters a text has; counts what it was asked."""
+
+    name = "letters"
+
+    def __init__(self):
+        self.asked = []
+
+    def scores(self, query, texts):
+        self.asked.append(list(texts))
+        return np.array([sum(c in text for c in query) for text in texts], float)
+
+
+def test_a_reranker_judges_the_best_candidates():
+    made, judge = bank(), Letters()
+    made.add(TEXTS)
+    query = "who paints rivers at dawn"
+    hits = made.search(query, k=2, rerank=judge, candidates=3)
+    (asked,) = judge.asked
+    first = [hit.text for hit in made.search(query, k=3)]
+    beside = [hit.text for hit in made.search(query, k=3, metric="cosine")]
+    assert asked == list(dict.fromkeys([*first, *beside]))
+    want = sorted(asked, key=lambda text: -sum(c in text for c in query))[:2]
+    assert [hit.text for hit in hits] == want and [hit.rank for hit in hits] == [1, 2]
+    assert hits[0].score == sum(c in hits[0].text for c in query) and "ranked by letters" in hits[0].note
+    assert [h.text for h in made.search(query, rerank=judge, min_score=hits[0].score)] == [hits[0].text]
+    assert made.search(query, rerank=judge, where={"none": 1}) == []
+
+
+@pytest.mark.parametrize("found", [[1.0], [float("nan")] * 4, [[1.0]] * 4])
+def test_a_reranker_that_gives_no_scores_is_named(found):
+    made, judge = bank(), Letters()
+    made.add(TEXTS)
+    judge.scores = lambda query, texts: found
+    with pytest.raises(MemoryBankError, match="letters gave no finite score"):
+        made.search("who paints", rerank=judge)
+    with pytest.raises(MemoryBankError, match="the query must be a text"):
+        made.search(np.ones(len(WORDS)), rerank=Letters())

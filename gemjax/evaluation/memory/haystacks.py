@@ -31,6 +31,12 @@ class Haystack:
     probes: tuple[Probe, ...]
 
 
+def thinned(haystack: Haystack, most: int) -> Haystack:
+    """With at most `most` of its questions, spread evenly."""
+    step = max(-(-len(haystack.probes) // most), 1)
+    return dataclasses.replace(haystack, probes=haystack.probes[::step])
+
+
 def load_haystacks(path: str | os.PathLike[str]) -> tuple[str, list[Haystack]]:
     """The format's name and its haystacks; a name that ends in `.gz` is unpacked.
 

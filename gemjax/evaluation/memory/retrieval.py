@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from gemjax.encoders.cross import Reranker
 from gemjax.errors import ConfigError
 from gemjax.evaluation.memory.haystacks import Haystack
-from gemjax.evaluation.rankings import METHODS, Corpus, Method
+from gemjax.evaluation.rankings import METHODS, Corpus, Method, reranked_method
 from gemjax.evaluation.statistics import bootstrap_intervals
 from gemjax.wording import counted
 
@@ -60,10 +61,13 @@ def evaluate(
     corpora: Sequence[Corpus],
     methods: Sequence[str] = DEFAULT_METHODS,
     *,
+    reranker: Reranker | None = None,
     resamples: int = 2000,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Every method's measures by turn and by session, over all questions and by kind of question; JSON-ready.
+
+    With a reranker the method `reranked` comes on top: the hybrid search, its 50 best read with the question.
 
     Intervals are 95 % bootstrap intervals over haystacks.
 
@@ -80,10 +84,13 @@ def evaluate(
         "questions": len(kinds),
         "methods": {},
     }
-    for name in methods:
+    chosen = {name: METHODS[name] for name in methods}
+    if reranker is not None:
+        about = f"hybrid, its best candidates read by {reranker.name}"
+        chosen["reranked"] = (about, reranked_method(reranker, progress=progress))
+    for name, (about, method) in chosen.items():
         if progress:
             progress(f"ranking with {name}")
-        about, method = METHODS[name]
         rows = [_outcomes(h, c, method) for h, c in zip(haystacks, corpora, strict=True)]
         entry: dict[str, Any] = {"about": about}
         for unit, values in zip(("turn", "session"), np.concatenate(rows, axis=1), strict=True):
