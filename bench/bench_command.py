@@ -17,9 +17,10 @@ EXAMPLE = str(ROOT / "docs" / "examples" / "agent_history.json")
 PAIRS = int(os.environ.get("COMMAND_BENCH_PAIRS", "5"))
 RIVAL = """
 import json, sys
-from gemjax import HistoryCompressor, SentenceTransformerEncoder
+from gemjax import GEMConfig, HistoryCompressor, SentenceTransformerEncoder
 from gemjax.models.weights import find_model
-gem = HistoryCompressor(SentenceTransformerEncoder(str(find_model("all-MiniLM-L6-v2").folder)))
+encoder = SentenceTransformerEncoder(str(find_model("all-MiniLM-L6-v2").folder))
+gem = HistoryCompressor(encoder, GEMConfig(encoder_wait=None))
 gem.compress(json.load(open(sys.argv[1]))).explain()
 """
 
