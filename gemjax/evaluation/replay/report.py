@@ -164,12 +164,25 @@ class Report:
             f"write {p.write:g}, uncached {p.uncached:g}; tokens by {self.counter}; top-3 by {self.encoder}.",
             style="dim",
         )
+        if len(self.outcomes) > 1:
+            console.print(self._without_longest(), style="dim", markup=False)
         for path, reason in self.skipped:
             console.print(f"not read: {path}: {reason}", style="yellow", markup=False)
         for line in self.broken:
             console.print(f"BROKEN INVARIANT: {line}", style="bold red", markup=False)
         if self.interrupted:
             console.print(f"interrupted after {self._count()}", style="yellow")
+
+    def _without_longest(self) -> str:
+        """The bill of each method without the run that weighs most in it."""
+        longest = max(self.outcomes, key=lambda o: o.blocks)
+        bills = [(name, self.method(name)) for name in self.names if name != "none"]
+        figures = "; ".join(
+            f"{name} {_number(r['cost_ratio_without_longest'])} / {_number(r['refetch_ratio_without_longest'])}"
+            for name, r in bills
+        )
+        run = f"{longest.trajectory.id} ({counted(longest.blocks, 'block')})"
+        return f"Cost / cost with re-fetches without the longest run, {run}: {figures or '-'}."
 
     def _count(self) -> str:
         return counted(len(self.outcomes), "trajectory", "trajectories")

@@ -473,6 +473,19 @@ def test_report_prints_every_method_and_trajectory(report: Report, width: int) -
     assert "\N{HORIZONTAL ELLIPSIS}" not in row
 
 
+def test_report_prints_the_bill_without_its_longest_run(report: Report) -> None:
+    out = io.StringIO()
+    report.print(Console(file=out, width=200))
+    text = " ".join(out.getvalue().split())
+    assert "without the longest run, made-chat-40 (40 blocks): " in text
+    for name in set(report.names) - {"none"}:
+        rest = [o.methods for o in report.outcomes if o.trajectory.id != "made-chat-40"]
+        whole = sum(m["none"].totals.cost for m in rest)
+        cost = sum(m[name].totals.cost for m in rest)
+        more = sum(m[name].refetch_cost for m in rest)
+        assert f"{name} {cost / whole:.2f} / {(cost + more) / whole:.2f}" in text
+
+
 def test_interruption_keeps_what_is_finished(tmp_path: Path, hashing_encoder: Any) -> None:
     for blocks in (4, 5, 6):
         _save(conversation("chat", blocks), tmp_path)
