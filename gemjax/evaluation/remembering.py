@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from gemjax.distill import DistillConfig
-from gemjax.models.language import LanguageModel, Tokens, TokenScores
+from gemjax.models.language import LanguageModel, TokenScores
+from gemjax.models.text_tokenizer import Tokens
 
 _PART = 64
 # Characters up to which a text is likely a turn or a question, which come again; longer ones are prompts, which do not.
