@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "gemjax"
 # From the ground up. A room may import those below it and itself; a front door (`__init__` of the package) is on top.
 FLOORS = [
-    {"errors", "wording"},
+    {"errors", "wording", "durable"},
     {"terminal"},
     {"kernels"},
     {"models"},

@@ -5,11 +5,11 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gemjax.durable import remove_left_overs, replacing
 from gemjax.errors import RequestError
 
 
@@ -92,17 +92,9 @@ def _write(target: Path, text: str) -> None:
             stream.write(text)
         return
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    remove_left_overs(target.parent)
+    with replacing(target, mode=mode) as file:
+        file.write(text.encode())
 
 
 def json_text(value: Any) -> str:

@@ -1,20 +1,18 @@
 """Vectors by text digest in one append-only file an encoder."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import re
-import sys
-import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from gemjax.durable import locked, remove_left_overs, replacing
 from gemjax.errors import ConfigError
 
 _MAGIC = b"gemjax-vectors-1"
@@ -90,7 +88,7 @@ class VectorFile:
             return
         dim = len(next(iter(vectors.values())))
         try:
-            with self._locked():
+            with locked(self.path.with_suffix(".lock")):
                 self._refresh()
                 layout = self._layout
                 if layout is None or layout.record["vector"].shape != (dim,):
@@ -120,17 +118,9 @@ class VectorFile:
     def _rewrite(self, dim: int, old: np.ndarray, vectors: dict[bytes, np.ndarray]) -> None:
         header = _header(self._name, dim)
         fresh = _encode(_record(dim), dict(list(vectors.items())[-self._max_entries :]))
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(header + old.tobytes() + fresh.tobytes())
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        remove_left_overs(self.path.parent)
+        with replacing(self.path, mode=0o600) as stream:
+            stream.write(header + old.tobytes() + fresh.tobytes())
         self._open()
 
     def _count(self) -> int:
@@ -170,17 +160,6 @@ class VectorFile:
         count, self._records = self._count(), None
         if count > 0:
             self._records = np.memmap(self.path, self._layout.record, "r", self._layout.start, (count,))
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        if sys.platform == "win32":  # no lock between processes; torn records are still found by their checksums
-            yield
-            return
-        import fcntl
-
-        with open(self.path.with_suffix(".lock"), "ab") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)  # released with the file
-            yield
 
 
 def _record(dim: int) -> np.dtype:

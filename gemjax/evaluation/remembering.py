@@ -13,6 +13,7 @@ from gemjax.models.language import LanguageModel, TokenScores
 from gemjax.models.text_tokenizer import Tokens
 
 _PART = 64
+_CHECK_BYTES = 8
 # Characters up to which a text is likely a turn or a question, which come again; longer ones are prompts, which do not.
 _SHORT = 2_000
 
@@ -124,7 +125,7 @@ class RememberingModel(LanguageModel):
 
 
 class _Store:
-    """Arrays of float32 by key, in a file that any moment of interruption leaves whole."""
+    """Arrays of float32 by key, each with a check value, in a file that any moment of interruption leaves whole."""
 
     def __init__(self, path: Path) -> None:
         self._connection: sqlite3.Connection | None = None
@@ -154,17 +155,26 @@ class _Store:
             row = self._connection.execute("SELECT value FROM readings WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error:
             return None
-        return None if row is None else np.frombuffer(row[0], np.float32)
+        if row is None or not isinstance(row[0], bytes):
+            return None
+        value, check = row[0][:-_CHECK_BYTES], row[0][-_CHECK_BYTES:]
+        # SQLite does not check its pages: a row that is not the one that was written is read again, never believed.
+        return np.frombuffer(value, np.float32) if _check(key, value) == check else None
 
     def put(self, values: dict[bytes, np.ndarray]) -> None:
         if self._connection is None:
             return
-        rows = [(key, np.ascontiguousarray(value, np.float32).tobytes()) for key, value in values.items()]
+        plain = {key: np.ascontiguousarray(value, np.float32).tobytes() for key, value in values.items()}
+        rows = [(key, value + _check(key, value)) for key, value in plain.items()]
         try:
             with self._connection:
                 self._connection.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?)", rows)
         except sqlite3.Error:
             self._connection = None
+
+
+def _check(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(value, key=key, digest_size=_CHECK_BYTES).digest()
 
 
 def _key(kind: bytes, *arrays: np.ndarray) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gemjax.durable import remove_left_overs, replacing
 from gemjax.errors import StateError
 from gemjax.integrations.lineage import Conversation
 
@@ -28,6 +29,7 @@ class ConversationStore:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = threading.Lock()
+        remove_left_overs(self.directory)
 
     def save(self, conversation: Conversation, state: dict[str, Any]) -> None:
         """Write it whole or not at all: a file that is replaced is never seen half written."""
@@ -41,12 +43,9 @@ class ConversationStore:
             "state": state,
         }
         target = self.directory / f"{conversation.name}.json"
-        scratch = target.with_suffix(f".{os.getpid()}.tmp")
-        with self._lock:
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(record, file, separators=(",", ":"))
-            os.replace(scratch, target)
+        # Not flushed: after a power cut a conversation that is gone costs one rewrite, waiting costs every request.
+        with self._lock, replacing(target, mode=0o600, flush=False) as file:
+            file.write(json.dumps(record, separators=(",", ":")).encode())
 
     def load(self, limit: int) -> Iterator[tuple[Conversation, dict[str, Any]]]:
         """The latest `limit` conversations, oldest first. Damaged files are passed over, very old ones removed."""

@@ -1,9 +1,7 @@
 """A bank as lines of JSON: to look at, to version, and to take elsewhere."""
 
-import contextlib
 import json
 import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,23 +30,18 @@ def write_lines(
     Raises: StateError when the file cannot be written; what was there is unchanged.
     """
     target = Path(path)
-    temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
     try:
-        with open(temporary, "x", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+        remove_left_overs(target.parent)
+        with replacing(target) as file:
             for i, memory in enumerate(memories):
                 line = memory.to_dict()
                 if vectors is not None:
                     # Nine digits give a float32 back bit by bit.
                     line["vector"] = [float(f"{x:.9g}") for x in vectors[i].tolist()]
-                file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+                text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+                file.write(text.encode("utf-8", "surrogatepass"))
     except OSError as error:
         raise StateError(f"cannot write {target}: {error}; what was there is unchanged") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return len(memories)
 
 

@@ -21,7 +21,6 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
+from gemjax.durable import is_left_over, locked, remove_left_overs, replacing
 from gemjax.errors import ConfigError, MemoryBankError, StateError
 from gemjax.memory.config import MemoryConfig
 from gemjax.memory.record import TIMES, Memory, extras, moment, own_metadata, scope_of, versions
@@ -79,7 +79,7 @@ def write_bank(path: str | os.PathLike[str], saved: Saved) -> None:
     try:
         _refuse_foreign(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with locked(folder / LOCK):
             try:
                 _write_vectors(folder / names["vectors"], saved.tensors)
                 _write_memories(folder / names["memories"], saved.memories)
@@ -127,7 +127,7 @@ def _refuse_foreign(folder: Path) -> None:
     if not folder.is_dir():
         return
     if not (folder / HEADER).exists():
-        if any(not _LEFT_OVER.fullmatch(name) and name != LOCK for name in os.listdir(folder)):
+        if any(not (_LEFT_OVER.fullmatch(name) or is_left_over(name) or name == LOCK) for name in os.listdir(folder)):
             raise StateError(f"{folder} is a directory that holds other files; choose an empty or a new one")
         return
     try:
@@ -172,22 +172,8 @@ def _flush(file: Any) -> None:
 
 def _replace_header(folder: Path, header: Header, files: dict[str, Any]) -> None:
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(header), "files": files}
-    temporary = folder / f"{HEADER}.{uuid.uuid4().hex}"
-    try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            json.dump({**content, "digest": _digest_of(content)}, file, indent=1, sort_keys=True)
-            _flush(file)
-        os.replace(temporary, folder / HEADER)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):  # not every system can flush a directory; the rename is atomic all the same
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    with replacing(folder / HEADER) as file:
+        file.write(json.dumps({**content, "digest": _digest_of(content)}, indent=1, sort_keys=True).encode())
 
 
 def _digest_of(content: dict[str, Any]) -> str:
@@ -204,30 +190,11 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _sweep(folder: Path, keep: set[str]) -> None:
+    remove_left_overs(folder, alone=True)
     for path in folder.iterdir():
         if _LEFT_OVER.fullmatch(path.name) and path.name not in keep:
             with contextlib.suppress(OSError):  # on Windows a reader may hold it; the next save tries again
                 path.unlink()
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """An exclusive lock between processes, released by the system when its holder dies."""
-    with open(folder / LOCK, "a+b") as file:
-        try:
-            import fcntl
-        except ImportError:
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-            try:
-                yield
-            finally:
-                file.seek(0)
-                msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gemjax.distill import DistillConfig, Distiller
 from gemjax.distill.baselines import RandomDrop, Truncation, self_information
@@ -257,6 +259,31 @@ def test_damaged_or_unwritable_stores_cost_speed_only(tmp_path):
     np.testing.assert_array_equal(RememberingModel(plain, tmp_path / "file").surprisals([ids])[0], want)
 
 
+@settings(max_examples=60, deadline=None)
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_the_store_changes_no_reading(kept_readings, where, bit):
+    """SQLite does not check its pages: what a row holds may be another number."""
+    content, ids, want, folder = kept_readings
+    damaged = bytearray(content)
+    damaged[int(where * len(damaged))] ^= 1 << bit
+    (store,) = folder.glob("*.sqlite")
+    store.write_bytes(damaged)
+    for sequence, values in zip(ids, want, strict=True):
+        np.testing.assert_array_equal(RememberingModel(MODEL, folder).surprisals([sequence])[0], values)
+
+
+@pytest.fixture(scope="module")
+def kept_readings(tmp_path_factory):
+    """The bytes of a store, the texts that it holds, what was read of them, and its folder."""
+    folder = tmp_path_factory.mktemp("readings")
+    model = RememberingModel(tiny_model(), folder)
+    ids = [model.tokenize(f"Caroline went to the group number {n}, and so on. " * 20).ids[:256] for n in range(3)]
+    want = [model.surprisals([sequence])[0] for sequence in ids]
+    del model
+    (store,) = folder.glob("*.sqlite")
+    return store.read_bytes(), ids, want, folder
+
+
 def test_variants_change_their_parents():
     every, cheap = variants(), variants(each_question=False)
     assert cheap.keys() < every.keys() and all(v.reads != "questions" for v in cheap.values())
@@ -318,13 +345,13 @@ def test_everything_and_an_interruption(read):
 
 def test_numbers_that_make_no_sense(read):
     conversations, rankings = read
-    for settings, message in (
+    for wrong, message in (
         ({"budgets": (5, 0)}, r"budgets\[1\] = 0; expected"),
         ({"losses": -1}, "losses = -1"),
         ({"bounds": -1}, "bounds = -1"),
     ):
         with pytest.raises(ConfigError, match=message):
-            evaluate(conversations, cases(*read), MODEL, {}, **settings)
+            evaluate(conversations, cases(*read), MODEL, {}, **wrong)
     with pytest.raises(ConfigError, match="sample = 0; expected a whole number of at least 1"):
         cases(conversations, rankings, sample=0)
     silent = [locomo.Conversation("c", ("D1:1",), ("Ann: hi",), (locomo.Question("q", 4, False, (), ()),))]
