@@ -18,7 +18,7 @@ from tests.conftest import HashingEncoder
 from tests.history.contract import compact, faults
 
 CALL = ToolCall("c", "bash", '{"command": "cat src/app.py"}')
-MARK = re.compile(r"\[… [\d,]+ (?:lines?|characters) left out\][\n ]")
+MARK = re.compile(r"\[… [\d,]+ (?:lines?|characters) left out\](?:[\n ]|$)")
 SMALL = ArrivalConfig(limit=400, keep=200)
 WORD = re.compile(r"\w")
 

@@ -84,16 +84,21 @@ def cut_down(text: str, query: str, keep: int) -> str:
         query: what was asked for.
         keep: characters.
 
-    >>> print(cut_down("\\n".join(f"line {i}" for i in range(400)), "", 300)[:60])
-    line 0
-    line 1
-    line 2
-    line 3
-    line 4
-    line 5
-    line 6
-    line 7
-    lin
+    >>> print(cut_down("\\n".join(f"row {i}" for i in range(4000)), "find row 2500", 140))
+    row 0
+    row 1
+    row 2
+    row 3
+    row 4
+    row 5
+    [… 2,490 lines left out]
+    row 2496
+    row 2497
+    row 2498
+    row 2499
+    row 2500
+    row 2501
+    [… 1,497 lines left out]
     """
     half, middle = _unseen(text)
     seen = text[:half] + text[half + middle :]
@@ -118,7 +123,7 @@ def cut_down(text: str, query: str, keep: int) -> str:
             gap = []
         else:
             gap.append(seen[start:stop])
-    out.append(_mark(gap, out))
+    out.append(_mark(gap, out).removesuffix(" "))
     short = "".join(out)
     return short if len(short) < len(text) else text
 
