@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "ArrivalConfig": "gemjax.history",
     "CrossEncoder": "gemjax.encoders.cross",
     "DistillConfig": "gemjax.distill",
     "Distiller": "gemjax.distill",
@@ -44,6 +45,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "ArrivalConfig",
     "CallbackError",
     "CompressionResult",
     "ConfigError",
@@ -98,7 +100,7 @@ if TYPE_CHECKING:
         StateError,
         WeightsError,
     )
-    from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor, Problem, validate
+    from gemjax.history import ArrivalConfig, CompressionResult, GEMConfig, HistoryCompressor, Problem, validate
     from gemjax.memory import MemoryBank, MemoryConfig
 
 

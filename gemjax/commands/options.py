@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemjax.errors import ConfigError
+from gemjax.history.arrival.config import ArrivalConfig
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy
 from gemjax.history.price_list import prices_named
@@ -17,6 +18,15 @@ from gemjax.history.price_list import prices_named
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="cost-aware", choices=("cost-aware", "paper"), help="when to rewrite")
     parser.add_argument("--delta", type=float, metavar="X", help="largest share of characters to remove, 0 to 1")
+    parser.add_argument(
+        "--arrival",
+        metavar="LIMIT,KEEP",
+        type=arrival,
+        nargs="?",
+        const=ArrivalConfig(),
+        help="shorten results above LIMIT characters to about KEEP when they first come (default: no; alone: "
+        f"{ArrivalConfig().limit},{ArrivalConfig().keep})",
+    )
     parser.add_argument(
         "--prices",
         metavar="R,W,U|MODEL",
@@ -70,6 +80,17 @@ def prices(text: str) -> tuple[float, float, float]:
     return read, write, uncached
 
 
+def arrival(text: str) -> ArrivalConfig:
+    """`LIMIT,KEEP` as two numbers of characters."""
+    try:
+        limit, keep = (int(part) for part in text.split(","))
+        return ArrivalConfig(limit, keep)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected LIMIT,KEEP in characters such as 3000,1500, got {text!r}") from None
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def policy_from(name: str, prices: tuple[float, float, float]) -> Policy:
     """The named policy; the cost-aware one decides by the given prices."""
     read, write, _ = prices
@@ -80,7 +101,9 @@ def config_from(arguments: argparse.Namespace) -> GEMConfig:
     """Raises `ConfigError` for values out of range. The command line waits for its encoder as long as it takes."""
     policy = policy_from(arguments.policy, arguments.prices)
     make = GEMConfig.paper if arguments.policy == "paper" else GEMConfig
-    return make(policy=policy, delta=arguments.delta, encoder_timeout=None, encoder_wait=None)
+    return make(
+        policy=policy, delta=arguments.delta, encoder_timeout=None, encoder_wait=None, arrival=arguments.arrival
+    )
 
 
 def encoder_from(arguments: argparse.Namespace) -> Any:

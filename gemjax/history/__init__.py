@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 _PUBLIC = {
     "Affinity": "gemjax.history.evidence",
+    "ArrivalConfig": "gemjax.history.arrival.config",
     "Balance": "gemjax.history.evidence",
     "UserWords": "gemjax.history.evidence",
     "Block": "gemjax.history.records",
@@ -37,6 +38,7 @@ __all__ = [
     "DEFAULT_RULES",
     "PAPER_RULES",
     "Affinity",
+    "ArrivalConfig",
     "Balance",
     "Block",
     "BlockContent",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gemjax.history.arrival.config import ArrivalConfig
     from gemjax.history.blocks import validate
     from gemjax.history.compressor import HistoryCompressor
     from gemjax.history.config import GEMConfig

@@ -14,6 +14,7 @@ from gemjax.errors import ConfigError, GemjaxError, StateError
 from gemjax.history.archive import Archives, Recall
 from gemjax.history.archive.archive import By, Shorten
 from gemjax.history.archive.tool import TOOL_NAME
+from gemjax.history.arrival.arrivals import Arrivals, Arrived
 from gemjax.history.blocks import Parsed
 from gemjax.history.config import GEMConfig
 from gemjax.history.deadline import Deadline, DeadlinePassed
@@ -86,6 +87,7 @@ class HistoryCompressor:
         *,
         format: str = "auto",
         now: float | None = None,
+        copies: bool = True,
     ) -> CompressionResult:
         """Choose what to forward of one request (Algorithm 1).
 
@@ -98,6 +100,8 @@ class HistoryCompressor:
             now: when the request goes out, in seconds on any clock that all requests of the session share; None reads
                 a monotonic clock. After a pause in which the provider's cache expires (`CostAwarePolicy(ttl=)`) a
                 rewrite is free. A clock that goes back, and the first request after a restart, count as no pause.
+            copies: long results may go out as shorter copies, if `GEMConfig(arrival=)` says so. False for a caller who
+                can send nothing but the messages that came in; in all requests of a session or in none.
 
         Raises: `ConfigError` for an unknown `format`, a session name that is no string, or a `now` that is no finite
             number. With `strict`, also
@@ -110,13 +114,15 @@ class HistoryCompressor:
         deadline = Deadline(self.config.deadline)
         with state.lock:
             idle = state.pause(moment)
-            parsed, late = None, False
+            parsed, late, arrived = None, False, Arrived(request)
             try:
                 taken = snapshot(request)
-                parsed = state.reader.parse(taken, format)
-                result = forward(taken, parsed, goal, keep, state, self.config, self._encoder, deadline, idle)
-                self._archives.keep(session, parsed.blocks, result, state.vectors.matrix)
-                return returned(result, request, taken)
+                arrived = self._arrived(taken, state, format) if copies else Arrived(taken)
+                given = arrived.request
+                parsed = state.reader.parse(given, format)
+                result = forward(given, parsed, goal, keep, state, self.config, self._encoder, deadline, idle)
+                self._archives.keep(session, parsed.blocks, result, state.vectors.matrix, arrived.originals)
+                return returned(arrived.told(result), request, taken)
             except DeadlinePassed as passed:
                 reason, late = str(passed), True
             except GemjaxError as error:
@@ -128,13 +134,15 @@ class HistoryCompressor:
                 if self.strict:
                     raise
                 reason = f"internal error: {type(error).__name__}: {error}"
-            kept = None if parsed is None else self._kept_on(taken, parsed, reason, state)
+            kept = None if parsed is None else self._kept_on(given, parsed, reason, state)
             if kept is not None:
-                return kept
+                return arrived.told(kept)
             state.passed_through(parsed)
+            # What went out short before goes out short now too: it is what the provider has seen.
+            outgoing = arrived.request if arrived.copies else request
             if late:
-                return CompressionResult(request, "unchanged", reason)
-            return self._failed(request, reason)
+                return arrived.told(CompressionResult(outgoing, "unchanged", reason))
+            return arrived.told(self._failed(outgoing, reason))
 
     async def acompress(
         self,
@@ -145,9 +153,33 @@ class HistoryCompressor:
         *,
         format: str = "auto",
         now: float | None = None,
+        copies: bool = True,
     ) -> CompressionResult:
         """`compress` for asyncio callers: runs in a worker thread, so that the event loop goes on."""
-        return await asyncio.to_thread(self.compress, request, goal, session, keep, format=format, now=now)
+        return await asyncio.to_thread(
+            self.compress, request, goal, session, keep, format=format, now=now, copies=copies
+        )
+
+    def arrived(self, request: Any, session: str = "default", *, format: str = "auto") -> Any:
+        """The request with its long results as this session sends them, and nothing dropped; the request itself where
+        none is shortened (`GEMConfig(arrival=)`). For a caller who has to send an earlier choice once more.
+
+        Args:
+            request, session, format: as in `compress`.
+
+        Raises: `ConfigError` as `compress` does; nothing because of the request.
+        """
+        if format != "auto":
+            format_named(format)
+        if self.config.arrival is None:
+            return request
+        state = self._session(_named(session))
+        with state.lock:
+            try:
+                return self._arrived(snapshot(request), state, format, request).request
+            except (Exception, SystemExit) as error:
+                self._warn("request passed through", f"internal error: {type(error).__name__}: {error}")
+                return request
 
     def reset(self, session: str = "default") -> None:
         """Forget the session's forwarded set and its archive; its next eligible request is its first."""
@@ -163,8 +195,8 @@ class HistoryCompressor:
         if known is None:
             return SessionState().to_json()
         with known.lock:
-            archive = self._archives.saved(session)
-            return known.state.to_json() | ({"archive": archive} if archive else {})
+            beside = {"archive": self._archives.saved(session), "arrivals": known.arrivals.to_json()}
+            return known.state.to_json() | {name: value for name, value in beside.items() if value}
 
     def load_state_dict(self, session: str, state: Any) -> None:
         """Continue a session from `state_dict`, here or in another process.
@@ -181,9 +213,10 @@ class HistoryCompressor:
                 f"the state was written under policy {loaded.policy!r}, this compressor uses {policy.name!r}"
             )
         archive = self._archives.read(state.get("archive", []))
+        arrivals = Arrivals.from_json(state.get("arrivals", []))
         known = self._session(session)
         with known.lock:
-            known.restart(loaded)
+            known.restart(loaded, arrivals)
             self._archives.replace(session, archive)
 
     def recall(
@@ -243,6 +276,10 @@ class HistoryCompressor:
         Returns: a `tool` message, a `function_call_output` item, or a `tool_result` block for the next user message.
         """
         return self._archives.answer(call, lambda query: self.recall(query, session, k, budget))
+
+    def _arrived(self, taken: Any, state: Session, format: str, unchanged: Any = None) -> Arrived:
+        arrived = state.arrivals.shorten(taken, format, self.config.arrival, self._archives.names)
+        return arrived if arrived.copies or unchanged is None else Arrived(unchanged)
 
     def _kept_on(self, request: Any, parsed: Parsed, reason: str, session: Session) -> CompressionResult | None:
         """The saved set, where the original would be refused because of signed thinking. Never raises."""

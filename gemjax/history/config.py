@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from gemjax.errors import ConfigError
+from gemjax.history.arrival.config import ArrivalConfig
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Rule
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy, Policy, check_delta, policy_named
 from gemjax.history.thinking import BOUND_THINKING, BoundThinking
@@ -39,6 +40,8 @@ class GEMConfig:
             `"hold"` does not rewrite; `"ignore"` is for models that do not check.
         archive_blocks: dropped exchanges that `recall` can find again, a session; the oldest are forgotten first. 0
             keeps none.
+        arrival: shorten long tool results once, when they first come (`ArrivalConfig()`); the messages that hold them
+            go out as copies, then and ever after, and `recall` finds the originals. None leaves results alone.
 
     Raises: `ConfigError`, naming the argument, at construction.
     """
@@ -55,6 +58,7 @@ class GEMConfig:
     deadline: float | None = None
     bound_thinking: BoundThinking = "auto"
     archive_blocks: int = 20_000
+    arrival: ArrivalConfig | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; this normalises what came
@@ -90,6 +94,8 @@ class GEMConfig:
             number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
             if seconds is not None and not (number and 0 < seconds <= 1e6):
                 raise ConfigError(f"{field} must be a positive number of seconds or None, got {seconds!r}")
+        if self.arrival is not None and not isinstance(self.arrival, ArrivalConfig):
+            raise ConfigError(f"arrival must be an ArrivalConfig or None, got {self.arrival!r}")
         if self.bound_thinking not in BOUND_THINKING:
             raise ConfigError(f"bound_thinking must be one of {', '.join(BOUND_THINKING)}, got {self.bound_thinking!r}")
 

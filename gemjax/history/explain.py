@@ -38,6 +38,9 @@ def summary(result: "CompressionResult") -> Text:
     if result.unknown:
         n = len(result.unknown)
         text.append(f"{n} block{'s' * (n != 1)} too costly to read: not known what they wrote, read or reported\n")
+    if result.shortened:
+        n = len(result.shortened)
+        text.append(f"long results of {n} message{'s' * (n != 1)} go out short; recall finds the originals\n")
     if result.chars_before:
         saved = 1 - result.ratio
         text.append(f"{result.chars_before:,} -> {result.chars_after:,} characters ({saved:.1%} fewer)")

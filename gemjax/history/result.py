@@ -67,8 +67,11 @@ class CompressionResult:
             this session's last request; None when what was sent before is a prefix of what is sent now.
         encoder: what this call asked of the encoder.
         stripped: indices of the messages of the request that came in which go out as copies without their thinking
-            (`GEMConfig(bound_thinking=)`); every other forwarded message is the caller's own object.
+            (`GEMConfig(bound_thinking=)`); every forwarded message that is neither here nor in `shortened` is the
+            caller's own object.
         unknown: indices of the blocks of which it is not known what they did (`BlockRecord.unknown`).
+        shortened: indices of the messages of the request that came in which go out as copies with shorter results
+            (`GEMConfig(arrival=)`).
     """
 
     request: Any
@@ -84,6 +87,7 @@ class CompressionResult:
     encoder: EncoderUsage = EncoderUsage()
     stripped: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
+    shortened: tuple[int, ...] = ()
     _records: Callable[[], list[BlockRecord]] = dataclasses.field(default=list, repr=False, compare=False)
 
     @cached_property
@@ -111,6 +115,7 @@ class CompressionResult:
             "encoder": dataclasses.asdict(self.encoder),
             "stripped": list(self.stripped),
             "unknown": list(self.unknown),
+            "shortened": list(self.shortened),
             "blocks": [dataclasses.asdict(b) for b in self.blocks],
         }
 

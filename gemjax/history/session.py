@@ -2,6 +2,7 @@
 
 import threading
 
+from gemjax.history.arrival.arrivals import Arrivals
 from gemjax.history.artifacts import Artifacts
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.signals import BlockSignals
@@ -17,6 +18,7 @@ class Session:
         state: all that has to survive a restart.
         reader, vectors, signals, artifacts: what was read, encoded and recognised of the blocks; made again after a
             restart.
+        arrivals: which long results were shortened when they came.
         sent: identities of the messages that went out last; None if that is not known.
         clock: when the last request came, on the caller's clock; None if that is not known.
     """
@@ -28,6 +30,7 @@ class Session:
         self.vectors = BlockVectors()
         self.signals: dict[str, BlockSignals] = {}
         self.artifacts = Artifacts()
+        self.arrivals = Arrivals()
         self.sent: list[bytes] | None = None
         self.clock: float | None = None
 
@@ -36,9 +39,10 @@ class Session:
         before, self.clock = self.clock, now
         return None if before is None or now < before else now - before
 
-    def restart(self, state: SessionState) -> None:
+    def restart(self, state: SessionState, arrivals: Arrivals | None = None) -> None:
         """Go on from `state`, whatever went out last."""
         self.state = state
+        self.arrivals = arrivals or Arrivals()
         self.sent = None
         self.clock = None
 

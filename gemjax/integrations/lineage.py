@@ -59,7 +59,7 @@ class Conversation:
         scope: what else its requests have in common.
         chain: of the last request.
         dropped: indices of the messages that were left out of the last request.
-        stripped: indices of those that went out without their thinking.
+        stripped: indices of those that went out as copies, without their thinking or with shorter results.
         parent: the conversation that it branched off, until its state was taken over.
     """
 

@@ -97,7 +97,8 @@ class Shortener:
             format: `chat`, `responses` or `anthropic`.
             scope: name of the session; None takes the model, system and tools. Within it histories tell agents apart.
             goal, keep: as in `HistoryCompressor.compress`.
-            hold: choose nothing new where thinking is signed; for callers that cannot send changed messages.
+            hold: for callers that cannot send changed messages: choose nothing new where thinking is signed, and
+                leave long results as they are.
         """
         try:
             messages = _messages(request, format)
@@ -109,12 +110,14 @@ class Shortener:
         conversation = self.lineages.find(f"{format}/{scope or _frame(request)}", chain)
         common = common_prefix(conversation.chain, chain)
         if not conversation.lock.acquire(timeout=self.patience):
-            return self._as_before(request, format, conversation, common, "an earlier request is still at work")
+            reason = "an earlier request is still at work"
+            return self._as_before(request, format, conversation, common, reason, copies=not hold)
         try:
             # Looked at again: while this one waited, another may have moved the conversation on.
             common = common_prefix(conversation.chain, chain)
             if chain == conversation.chain:
-                return self._as_before(request, format, conversation, common, "the same messages again", "repeated")
+                reason = "the same messages again"
+                return self._as_before(request, format, conversation, common, reason, "repeated", not hold)
             outcome = self._compressed(request, format, conversation, common, goal, keep, hold)
             conversation.dropped = frozenset(range(len(messages))) - set(outcome.sources)
             conversation.stripped = outcome.changed
@@ -181,33 +184,45 @@ class Shortener:
             self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
             conversation.parent = None
         if hold and _has_bound_thinking(messages):
-            return self._as_before(
-                request, format, conversation, common, "its signed thinking is bound to the messages before it"
-            )
-        result = self.compressor.compress(request, goal, conversation.name, keep, format=format)
+            reason = "its signed thinking is bound to the messages before it"
+            return self._as_before(request, format, conversation, common, reason, copies=False)
+        result = self.compressor.compress(request, goal, conversation.name, keep, format=format, copies=not hold)
         if result.status == "failed" and not result.reason.startswith("invalid request"):
-            return self._as_before(request, format, conversation, common, result.reason, "failed")
+            return self._as_before(request, format, conversation, common, result.reason, "failed", not hold)
         if result.request is request:
             sources, changed = tuple(range(len(messages))), frozenset[int]()
         else:
-            sources, changed = _origins(messages, _messages(result.request, format), getattr(result, "stripped", ()))
+            copies = sorted({*result.stripped, *result.shortened})
+            sources, changed = _origins(messages, _messages(result.request, format), copies)
         return Outcome(
             result.request, sources, result.status, result.reason, conversation.name, common, result, changed
         )
 
     def _as_before(
-        self, request: Any, format: str, conversation: Conversation, common: int, reason: str, status: str = "as-before"
+        self,
+        request: Any,
+        format: str,
+        conversation: Conversation,
+        common: int,
+        reason: str,
+        status: str = "as-before",
+        copies: bool = True,
     ) -> Outcome:
         """Leave out what was left out last, which keeps what is cached; all of it goes out if the history changed."""
         messages = _messages(request, format)
-        dropped, stripped = conversation.dropped, conversation.stripped
+        given = self.compressor.arrived(request, conversation.name, format=format) if copies else request
+        dropped, changed = conversation.dropped, conversation.stripped
         # Whole blocks lie before what is common, the last message of the request before never among them.
-        if not (dropped or stripped) or common <= max(dropped | stripped):
-            return _whole(request, len(messages), status, reason, conversation.name, common)
+        if common <= max(dropped | changed, default=-1):
+            dropped, changed = frozenset(), frozenset()
         sources = tuple([i for i in range(len(messages)) if i not in dropped])
-        kept = [without_thinking(messages[i]) if i in stripped else messages[i] for i in sources]
+        arrived = _messages(given, format)
+        kept = [without_thinking(arrived[i]) if i in changed else arrived[i] for i in sources]
+        copied = frozenset(i for i, message in zip(sources, kept, strict=True) if message is not messages[i])
+        if not dropped and not copied:
+            return _whole(request, len(messages), status, reason, conversation.name, common)
         shorter = kept if isinstance(request, list) else {**request, KEYS[format]: kept}
-        return Outcome(shorter, sources, status, reason, conversation.name, common, None, stripped)
+        return Outcome(shorter, sources, status, reason, conversation.name, common, None, copied)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._said:

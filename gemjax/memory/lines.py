@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from gemjax.durable import remove_left_overs, replacing
 from gemjax.errors import MemoryBankError, StateError
 from gemjax.memory.record import TIMES, Memory, moment, own_metadata, scope_of, versions
 

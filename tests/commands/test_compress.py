@@ -2,9 +2,9 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -136,10 +136,10 @@ def test_binary_missing_and_unreadable_files(capsys, tmp_path):
 def test_a_failed_write_keeps_the_old_file(capsys, tmp_path, monkeypatch):
     path, target = write(tmp_path, chat(40)), write(tmp_path, "old", "out.json")
 
-    def full(self, *args):
-        raise OSError(28, "No space left on device", str(self))
+    def full(source, target):
+        raise OSError(28, "No space left on device", str(source))
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     status, _, err = run(capsys, "compress", path, "-o", target)
     assert status == 2 and "No space left" in err and target.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "request.json"]

@@ -4,6 +4,7 @@ import datetime as dt
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,6 +20,18 @@ SENTENCE = st.lists(WORDS, min_size=1, max_size=4).map(lambda words: " ".join(wo
 TURN = st.tuples(
     st.sampled_from(["Ann", "Bob"]), st.lists(SENTENCE, min_size=1, max_size=3).map(" ".join), st.integers(1, 28)
 )
+
+
+class Directed(HashingEncoder):
+    """No text is without direction, whatever its words' hashes add up to."""
+
+    name = "hashing-65"
+    dim = 65
+
+    def encode(self, texts):
+        return np.column_stack([super().encode(texts), np.full(len(texts), 0.1, np.float32)])
+
+
 SCOPES = st.sampled_from([(), ("ann",), ("ann", "desk"), ("bob",)])
 
 
@@ -34,7 +47,7 @@ class Memory(RuleBasedStateMachine):
     def open(self):
         self.memory = CoreMem(
             self.path,
-            encoder=HashingEncoder(),
+            encoder=Directed(),
             generator=ScriptedGenerator(lambda prompt: f"{len(prompt)}"),
             config=CoreMemConfig(budget=40, retrieve=6),
             clock=lambda: NOW,

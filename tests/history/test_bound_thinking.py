@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gemjax
 from gemjax import GEMConfig, HistoryCompressor
 from gemjax.history import CostAwarePolicy
+from gemjax.history.arrival import ArrivalConfig
 from tests.conftest import HashingEncoder
 from tests.history.contract import compact
 
@@ -77,7 +78,11 @@ def turn(number, thought, size=400, text=""):
     if text:
         parts.append({"type": "text", "text": text})
     call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"cat f{number}.py"}}
-    result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": f"{number} " + "x" * size}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": f"toolu_{number}",
+        "content": f"{number} " + "some text " * (size // 10),
+    }
     return {"role": "assistant", "content": [*parts, call]}, {"role": "user", "content": [result]}
 
 
@@ -118,14 +123,20 @@ policies = st.sampled_from([CostAwarePolicy(), CostAwarePolicy(read=1, write=1),
 
 
 @settings(max_examples=60, deadline=None)
-@given(turns, policies, st.integers(0, 20), st.sampled_from(["claude-opus-5-5", "claude-fable-5-1", BOUND, "m", None]))
-def test_a_growing_history_is_never_refused(shape, policy, restart, model):
+@given(
+    turns,
+    policies,
+    st.integers(0, 20),
+    st.sampled_from(["claude-opus-5-5", "claude-fable-5-1", BOUND, "m", None]),
+    st.sampled_from([None, ArrivalConfig(limit=390, keep=200)]),
+)
+def test_a_growing_history_is_never_refused(shape, policy, restart, model, arrival):
     messages = [{"role": "user", "content": "Find the fault."}]
     for number, (thought, size, text) in enumerate(shape):
         messages += turn(number, thought, size, text)
         if number % 7 == 5:
             messages += [{"role": "assistant", "content": f"done {number}"}, {"role": "user", "content": "go on"}]
-    gem, provider, held = compressor(policy=policy), Provider(), []
+    gem, provider, held = compressor(policy=policy, arrival=arrival), Provider(), []
     for number, message in enumerate(messages):
         if message["role"] == "assistant":
             request = {"thinking": {"type": "adaptive"}, "messages": list(held)}
@@ -133,7 +144,7 @@ def test_a_growing_history_is_never_refused(shape, policy, restart, model):
             assert provider.answer(result.request, signatures(message)) is None, result.reason
             if number // 2 == restart:
                 state = json.loads(json.dumps(gem.state_dict(), allow_nan=False))
-                gem = compressor(policy=policy)
+                gem = compressor(policy=policy, arrival=arrival)
                 gem.load_state_dict("default", state)
         held.append(message)
 

@@ -17,6 +17,7 @@ from gemjax.evaluation.replay.moment import Method, Moment, Reference
 from gemjax.evaluation.replay.refetch import Lookups, Refetch
 from gemjax.evaluation.replay.tokens import TokenCounter
 from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
+from gemjax.history.arrival import ArrivalConfig
 from gemjax.history.blocks import Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.policy import CostAwarePolicy, PaperPolicy
@@ -86,6 +87,10 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
         "none": SendEverything,
         "paper": lambda: Compressed("paper", GEMConfig.paper(policy=PaperPolicy(), delta=delta)),
         REFERENCE: lambda: reference_method(prices, delta),
+        "arrival": lambda: reference_method(prices, 0.0, name="arrival", arrival=ArrivalConfig()),
+        "arrival+cost-aware": lambda: reference_method(
+            prices, delta, name="arrival+cost-aware", arrival=ArrivalConfig()
+        ),
         "keep-last-16": KeepLast,
         "clear-tool-results": ClearToolResults,
         "random": RandomBlocks,
@@ -98,10 +103,13 @@ def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | No
     return [known[n]() for n in chosen]
 
 
-def reference_method(prices: Prices, delta: float | None = None) -> Compressed:
-    """The default compressor, told these prices: what matched baselines follow."""
+def reference_method(
+    prices: Prices, delta: float | None = None, *, name: str = REFERENCE, arrival: ArrivalConfig | None = None
+) -> Compressed:
+    """The default compressor, told these prices: what matched baselines follow. With `arrival`, long results are short
+    from the start; with a `delta` of 0 besides, nothing is dropped."""
     policy = CostAwarePolicy(read=prices.read, write=prices.write, ttl=prices.ttl)
-    return Compressed(REFERENCE, GEMConfig(policy=policy, delta=delta))
+    return Compressed(name, GEMConfig(policy=policy, delta=delta, arrival=arrival))
 
 
 class Replay:

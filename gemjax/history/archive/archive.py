@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -73,6 +74,7 @@ class Archive:
         self._chars = 0
         self._blocks: Sequence[Block] | None = None
         self._forwarded: Collection[int] = ()
+        self._partly: set[str] = set()
         self._letters = LetterIndex()
         self._keys: dict[int, str] = {}
         self._bank: Any = None
@@ -84,7 +86,12 @@ class Archive:
     # ---- keeping -------------------------------------------------------------------------------------------------
 
     def keep(
-        self, blocks: Sequence[Block], forwarded: Collection[int], vectors: np.ndarray, names: Collection[str]
+        self,
+        blocks: Sequence[Block],
+        forwarded: Collection[int],
+        vectors: np.ndarray,
+        names: Collection[str],
+        originals: Mapping[int, Block] = MappingProxyType({}),
     ) -> None:
         """Remember what one request leaves out. Never raises: the request must go out.
 
@@ -93,19 +100,22 @@ class Archive:
             forwarded: indices of those that are forwarded; the others are dropped.
             vectors: a row a block, as the compressor encoded them, `[>= len(blocks), d]`.
             names: of the recall tool, whose answers are no originals.
+            originals: by index, blocks that are shorter in `blocks` than they came; kept whether forwarded or not.
         """
         if not self.most or self.broken:
             return
         try:
             self._blocks, self._forwarded = blocks, forwarded
             dropped = set(range(len(blocks))).difference(forwarded)
-            for i in sorted([i for i in dropped if blocks[i].key not in self._seen]):
-                block = blocks[i]
-                self._seen.add(block.key)
+            self._partly = {blocks[i].key for i in originals if i < len(blocks)}
+            gone = dropped.union(i for i in originals if i < len(blocks))
+            for i in sorted([i for i in gone if blocks[i].key not in self._seen]):
+                key, block = blocks[i].key, originals.get(i, blocks[i])
+                self._seen.add(key)
                 content = without_recalls(block.content, names)
                 if content is not None:
                     row = np.array(vectors[i], np.float32) if i < len(vectors) else None
-                    self._insert(block.key, _Entry(block.index, content, block.chars, row))
+                    self._insert(key, _Entry(block.index, content, block.chars, row))
             if len(self._seen) > 2 * (len(blocks) + self.most):
                 self._seen &= {b.key for b in blocks} | self._entries.keys()
         except Exception as error:
@@ -228,10 +238,10 @@ class Archive:
         return [(key, scores[key], found[key]) for key in best]
 
     def _shown(self) -> set[str]:
-        """Keys of archived exchanges that came back and are forwarded now."""
+        """Keys of archived exchanges that are forwarded now, and as they came."""
         if self._blocks is None:
             return set()
-        return self._entries.keys() & {self._blocks[i].key for i in self._forwarded}
+        return self._entries.keys() & {self._blocks[i].key for i in self._forwarded} - self._partly
 
     def _rendered(
         self,

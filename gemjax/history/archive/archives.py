@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,24 @@ class Archives:
         self._lock = threading.Lock()
         self._names = {TOOL_NAME}
 
-    def keep(self, session: str, blocks: Sequence[Block], result: CompressionResult, vectors: np.ndarray) -> None:
-        """Remember what a request left out. Never raises. `vectors` has a row for each of `blocks`."""
+    @property
+    def names(self) -> frozenset[str]:
+        """What the recall tool is called."""
+        return frozenset(self._names)
+
+    def keep(
+        self,
+        session: str,
+        blocks: Sequence[Block],
+        result: CompressionResult,
+        vectors: np.ndarray,
+        originals: Mapping[int, Block],
+    ) -> None:
+        """Remember what a request left out. Never raises. See `Archive.keep`."""
         lock, archive = self._of(session)
         forwarded = result.forwarded if result.status == "compressed" else range(len(blocks))
         with lock:
-            archive.keep(blocks, forwarded, vectors, self._names)
+            archive.keep(blocks, forwarded, vectors, self._names, originals)
 
     def recall(
         self,
