@@ -32,11 +32,11 @@ install-test: $(VENV)/.installed-test
 demo: install
 	$(BIN)/gemjax compress docs/examples/agent_history.json
 
-# Two processes: one may hold 65,530 memory maps, a compiled program takes about nine, and native code aborts beyond that.
-SECOND_HALF := tests/history tests/kernels tests/distill tests/models
+# In several processes: most of the time is one core's compiling; and a process may hold 65,530 memory maps, of which a
+# compiled program takes about nine.
+TEST_JOBS ?= 2
 test: install-test
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(SECOND_HALF))
-	$(BIN)/python -m pytest $(SECOND_HALF)
+	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile
 
 lint: install-test
 	$(BIN)/ruff check .

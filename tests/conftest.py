@@ -75,3 +75,8 @@ class HashingEncoder:
 @pytest.fixture
 def hashing_encoder() -> HashingEncoder:
     return HashingEncoder()
+
+
+def unbroken(text: str) -> str:
+    """A text without its white space: how long a temporary folder's name is decides where a terminal breaks lines."""
+    return "".join(text.split())

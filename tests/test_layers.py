@@ -125,3 +125,14 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize("name", ["utils", "util", "helpers", "helper", "common", "misc"])
 def test_names_tell_a_job(name: str) -> None:
     assert not [module for module in KNOWN if module.rsplit(".", 1)[-1] == name]
+
+
+def test_no_test_imports_a_test():
+    """What several tests use stands in a module of its own: collecting one file must not run another."""
+    folder = PACKAGE.parent / "tests"
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            wrong = [name for name in named if name.rpartition(".")[2].startswith("test_") and "tests" in name]
+            assert not wrong, f"{path.relative_to(folder)} imports {wrong}"

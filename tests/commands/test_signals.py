@@ -8,7 +8,7 @@ import pytest
 
 from gemjax.cli import main
 from gemjax.evaluation import compression_run
-from tests.commands.test_eval_compression import call, path, stand_ins
+from tests.commands.eval_compression import call, path, stand_ins
 
 __all__ = ["path", "stand_ins"]
 

@@ -1,7 +1,7 @@
 """The façade's state in the other two formats: signed thinking (Anthropic) and reasoning items (Responses).
 
 The oracle for signed thinking is a provider that remembers what stood before each block it signed and refuses what does
-not fit (`test_bound_thinking.Provider`); pairing and torn responses are judged by `contract`.
+not fit (`signing_provider.Provider`); pairing and torn responses are judged by `contract`.
 """
 
 import json
@@ -15,7 +15,7 @@ from gemjax.history import CostAwarePolicy, PaperPolicy
 from gemjax.history.evidence import DEFAULT_RULES
 from tests.conftest import HashingEncoder
 from tests.history.contract import compact, faults, torn
-from tests.history.test_bound_thinking import BOUND, Provider, signatures, turn
+from tests.history.signing_provider import BOUND, Provider, signatures, turn
 
 POLICIES = [PaperPolicy(every=5), CostAwarePolicy(), CostAwarePolicy(read=1.0, write=1.0), CostAwarePolicy(beta=0.1)]
 

@@ -15,6 +15,7 @@ from gemjax.evaluation.agent import dojo
 from gemjax.evaluation.agent.actor import Actor, leaves
 from gemjax.evaluation.agent.run import run
 from gemjax.evaluation.agent.schedule import Move, interleaved
+from tests.evaluation.agent.diary import Diary
 
 needs_dojo = pytest.mark.skipif(bool(dojo.missing()), reason=f"AgentDojo is {dojo.missing()}")
 
@@ -32,32 +33,6 @@ def test_a_chain_holds_every_call_in_order_and_is_padded(lengths: list[int], lea
         if not move.padding:
             done[move.task] += 1
             assert sum(0 < n < lengths[t] for t, n in done.items()) <= width
-
-
-class Diary:
-    """A world with two calls: reading shows a secret, and telling needs it. Reading may use the page up."""
-
-    prompt = "Tell the secret."
-
-    def __init__(self, used_up: bool = False) -> None:
-        self.used_up = used_up
-        self.told: list[str] = []
-        self.reads = 0
-
-    calls = [("read", {"page": 7}), ("tell", {"secret": "swordfish-99"})]  # noqa: RUF012
-
-    def run(self, name: str, arguments: dict[str, Any]) -> dojo.Shown:
-        if name == "read":
-            self.reads += 1
-            return dojo.Shown(name, arguments, "the secret is\n  swordfish-99")
-        self.told.append(arguments["secret"])
-        return dojo.Shown(name, arguments, "ok")
-
-    def changes_nothing(self, name: str, arguments: dict[str, Any]) -> bool:
-        return not self.used_up
-
-    def passed(self) -> bool:
-        return self.told == ["swordfish-99"]
 
 
 MOVES = [Move(0, 0), Move(0, 1)]

@@ -10,7 +10,7 @@ import pytest
 
 from gemjax.errors import RequestError
 from gemjax.evaluation.agent.model import Endpoint, converse
-from tests.evaluation.agent.test_agent import Diary
+from tests.evaluation.agent.diary import Diary
 
 
 class Answering(Diary):

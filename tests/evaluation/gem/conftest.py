@@ -49,3 +49,17 @@ def runs(tmp_path):
 @pytest.fixture
 def collected(runs):
     return collect(load(runs).trajectories, HashingEncoder(), DEFAULT_RULES).trajectories
+
+
+class Failing(HashingEncoder):
+    """Fails on its second call, by an error or by the user."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def encode(self, texts):
+        if self.calls == 1:
+            self.calls += 1
+            raise self.error
+        return super().encode(texts)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gemjax.cli import main
-from tests.conftest import HashingEncoder
+from tests.conftest import HashingEncoder, unbroken
 from tests.evaluation.gem.conftest import conversation, record
 
 
@@ -32,14 +32,14 @@ def test_json_and_files(runs, tmp_path, capsys):
 
 def test_terminal(runs, capsys):
     assert call(runs, "--tables", "D.1", "--no-vector-cache") == 0
-    shown = capsys.readouterr().out
-    assert "latest-action similarity" in shown and "6 checkpoints, 3 trajectories" in shown
+    shown = unbroken(capsys.readouterr().out)
+    assert unbroken("latest-action similarity") in shown and unbroken("6 checkpoints, 3 trajectories") in shown
 
 
 def test_what_cannot_be_done_is_said(tmp_path, runs, capsys):
     record(tmp_path / "short.json", conversation(0, 3))
     assert call(tmp_path / "short.json") == 2
-    assert "short.json: 3 complete blocks" in capsys.readouterr().out
+    assert unbroken("short.json: 3 complete blocks") in unbroken(capsys.readouterr().out)
     assert call(tmp_path / "absent") == 2
     assert "no such file or folder" in capsys.readouterr().err
     assert call(runs, "--tables", "9") == 2

@@ -12,7 +12,7 @@ from gemjax.errors import ConfigError, EncoderError
 from gemjax.evaluation.gem.report import file_name, html_page, print_report, save
 from gemjax.evaluation.gem.run import TABLES, chosen_tables, evaluate
 from tests.conftest import HashingEncoder
-from tests.evaluation.gem.conftest import conversation, record
+from tests.evaluation.gem.conftest import Failing, conversation, record
 
 FAST = ["C.1", "1", "D.1"]
 
@@ -121,20 +121,6 @@ class Zero(Constant):
 
     def encode(self, texts):
         return np.zeros((len(texts), 8), np.float32)
-
-
-class Failing(HashingEncoder):
-    """Fails on its second call, by an error or by the user."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.error = error
-
-    def encode(self, texts):
-        if self.calls == 1:
-            self.calls += 1
-            raise self.error
-        return super().encode(texts)
 
 
 def test_vectors_without_direction(runs):
