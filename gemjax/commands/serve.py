@@ -74,8 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     start_jax(arguments)
     wait = 0.8 * config.deadline
+    # Nothing asks the proxy for what was left out: an archive would be content that is kept for nobody.
     settings = dataclasses.replace(
-        config_from(arguments), max_sessions=config.max_sessions, encoder_timeout=wait, encoder_wait=min(wait, 2.0)
+        config_from(arguments),
+        max_sessions=config.max_sessions,
+        encoder_timeout=wait,
+        encoder_wait=min(wait, 2.0),
+        archive_blocks=0,
     )
     vectors = vector_directory()
     compressor = HistoryCompressor(encoder_from(arguments), settings, vectors=vectors)
@@ -104,8 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def server_settings(config: Any) -> dict[str, Any]:
     """How uvicorn runs the proxy: strict parsing, no headers and no log lines of its own."""
+    from gemjax.serve.patience import impatient
+
     return {
-        "http": "h11",
+        "http": impatient(config.head_timeout),
         "h11_max_incomplete_event_size": 64 * 1024,
         "ws_max_size": config.body_limit,
         "access_log": False,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,11 @@ from gemjax.integrations.lineage import Conversation
 
 VERSION = 1
 _DAYS_KEPT = 30
+_TIMES_KEPT = 4
+_OURS = re.compile(r"[0-9a-f]{16}(?:-[0-9]{1,9})?\.json")
+"""Names that conversations get; nothing else in the folder is ever read or removed."""
+_CONTENT = frozenset({"archive"})
+"""Fields of a compressor's state that hold what was said."""
 
 
 class ConversationStore:
@@ -40,7 +46,7 @@ class ConversationStore:
             "chain": [link.hex() for link in conversation.chain],
             "dropped": sorted(conversation.dropped),
             "stripped": sorted(conversation.stripped),
-            "state": state,
+            "state": {name: value for name, value in state.items() if name not in _CONTENT},
         }
         target = self.directory / f"{conversation.name}.json"
         # Not flushed: after a power cut a conversation that is gone costs one rewrite, waiting costs every request.
@@ -48,16 +54,20 @@ class ConversationStore:
             file.write(json.dumps(record, separators=(",", ":")).encode())
 
     def load(self, limit: int) -> Iterator[tuple[Conversation, dict[str, Any]]]:
-        """The latest `limit` conversations, oldest first. Damaged files are passed over, very old ones removed."""
+        """The latest `limit` conversations, oldest first. Damaged files are passed over; those that are very old, or
+        far more than are ever loaded, are removed."""
         files = []
-        for path in self.directory.glob("*.json"):
+        for path in self.directory.iterdir():
+            if _OURS.fullmatch(path.name) is None:
+                continue
             try:
                 files.append((path.stat().st_mtime, path))
             except OSError:
                 continue
         files.sort()
-        for modified, path in files:
-            if modified < time.time() - _DAYS_KEPT * 86_400:
+        oldest = time.time() - _DAYS_KEPT * 86_400
+        for place, (modified, path) in enumerate(files):
+            if modified < oldest or place < len(files) - _TIMES_KEPT * limit:
                 path.unlink(missing_ok=True)
         for _, path in files[-limit:]:
             try:

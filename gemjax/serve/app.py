@@ -125,7 +125,9 @@ def create_app(
     config = config or ServeConfig()
     if compressor is None:
         wait = 0.8 * config.deadline
-        settings = GEMConfig(max_sessions=config.max_sessions, encoder_timeout=wait, encoder_wait=min(wait, 2.0))
+        settings = GEMConfig(
+            max_sessions=config.max_sessions, encoder_timeout=wait, encoder_wait=min(wait, 2.0), archive_blocks=0
+        )
         compressor = HistoryCompressor(config=settings)
     # What a dry run chose was never sent, so nothing of it may be continued.
     store = ConversationStore(config.state) if config.state is not None and not config.dry_run else None

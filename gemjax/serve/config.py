@@ -20,6 +20,7 @@ class ServeConfig:
         allowed_hosts: further names (without a port) that may stand in `Host`, beside this machine's own.
         dry_run: forward everything unchanged; show what would have been saved.
         body_limit: bytes of a request's body that is looked into, also after it is unpacked; more is answered with 413.
+        head_timeout: seconds that a client may take for the head of a request.
         body_timeout: seconds that a client may be silent while it sends its body.
         connect_timeout, read_timeout: seconds that the upstream may take to connect, and be silent.
         deadline: seconds that shortening may take; after that the request goes out as it came.
@@ -37,6 +38,7 @@ class ServeConfig:
     allowed_hosts: tuple[str, ...] = ()
     dry_run: bool = False
     body_limit: int = 64 * 1024 * 1024
+    head_timeout: float = 15.0
     body_timeout: float = 30.0
     connect_timeout: float = 15.0
     read_timeout: float = 900.0
@@ -54,7 +56,7 @@ class ServeConfig:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} must be a positive integer, got {value!r}")
-        for name in ("body_timeout", "connect_timeout", "read_timeout", "deadline"):
+        for name in ("head_timeout", "body_timeout", "connect_timeout", "read_timeout", "deadline"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value <= 1e6:
                 raise ConfigError(f"{name} must be a positive number of seconds, got {value!r}")

@@ -241,3 +241,25 @@ def _varied_chat(rng: random.Random, number: int, add: Any) -> None:
     add(turn, number, loads)
     for result in results:
         add(result, number, loads)
+
+
+def output(number: int, size: int) -> str:
+    return "\n".join(f"{number}: line {i} of what was printed, value_{number}_{i}" for i in range(size // 40))
+
+
+def exchange(kind: str, number: int, size: int, **more: object) -> list[dict]:
+    arguments = json.dumps({"command": f"cat f{number}.py"})
+    if kind == "chat":
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": output(number, size), **more},
+        ]
+    if kind == "anthropic":
+        use = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": json.loads(arguments)}
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": output(number, size), **more}
+        return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    return [
+        {"type": "function_call", "call_id": f"c{number}", "name": "bash", "arguments": arguments},
+        {"type": "function_call_output", "call_id": f"c{number}", "output": output(number, size), **more},
+    ]

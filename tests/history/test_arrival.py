@@ -16,6 +16,7 @@ from gemjax.history.arrival import ArrivalConfig, shortened
 from gemjax.history.records import ToolCall
 from tests.conftest import HashingEncoder
 from tests.history.contract import compact, faults
+from tests.history.requests import exchange, output
 
 CALL = ToolCall("c", "bash", '{"command": "cat src/app.py"}')
 MARK = re.compile(r"\[… [\d,]+ (?:lines?|characters) left out\](?:[\n ]|$)")
@@ -125,28 +126,6 @@ def test_hostile_texts_look_at_a_bounded_part(text: str, monkeypatch: pytest.Mon
 def compressor(arrival: ArrivalConfig | None = SMALL, encoder: object = None, **changes: object) -> HistoryCompressor:
     base: dict = {"min_blocks": 4, "capacity": 2, "rules": (), "encoder_timeout": None, "arrival": arrival}
     return HistoryCompressor(encoder or HashingEncoder(), GEMConfig(**{**base, **changes}))
-
-
-def output(number: int, size: int) -> str:
-    return "\n".join(f"{number}: line {i} of what was printed, value_{number}_{i}" for i in range(size // 40))
-
-
-def exchange(kind: str, number: int, size: int, **more: object) -> list[dict]:
-    arguments = json.dumps({"command": f"cat f{number}.py"})
-    if kind == "chat":
-        call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": arguments}}
-        return [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c{number}", "content": output(number, size), **more},
-        ]
-    if kind == "anthropic":
-        use = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": json.loads(arguments)}
-        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": output(number, size), **more}
-        return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-    return [
-        {"type": "function_call", "call_id": f"c{number}", "name": "bash", "arguments": arguments},
-        {"type": "function_call_output", "call_id": f"c{number}", "output": output(number, size), **more},
-    ]
 
 
 def request_of(kind: str, messages: list[dict]) -> dict:

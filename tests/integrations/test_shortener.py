@@ -2,17 +2,23 @@
 
 import copy
 import json
+import os
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemjax.history import HistoryCompressor
-from gemjax.integrations.lineage import Lineages, chain_of, common_prefix
+from gemjax.history import ArrivalConfig, GEMConfig, HistoryCompressor
+from gemjax.history.formats.marks import unmarked
+from gemjax.integrations.document import Document
+from gemjax.integrations.lineage import Conversation, Lineages, chain_of, common_prefix
 from gemjax.integrations.shortener import Shortener
 from gemjax.integrations.store import ConversationStore
+from gemjax.integrations.wire import rebuilt
 from tests.conftest import HashingEncoder
-from tests.serve.agents import RawAgent, history
+from tests.history.requests import exchange
+from tests.serve.agents import FIELDS, RawAgent, history
 
 MESSAGES = st.lists(st.sampled_from(["a", "b", "c"]), max_size=12)
 
@@ -122,11 +128,11 @@ def test_a_damaged_store_is_passed_over(tmp_path, gem):
     (path,) = tmp_path.iterdir()
     whole = json.loads(path.read_text())
     for name, damage in {
-        "cut": path.read_text()[:-5],
-        "list": "[]",
-        "version": json.dumps({**whole, "version": 9}),
-        "indices": json.dumps({**whole, "name": "indices", "dropped": [10**6]}),
-        "state": json.dumps({**whole, "name": "state", "state": {"version": 1}}),
+        "c" * 16: path.read_text()[:-5],
+        "d" * 16: "[]",
+        "e" * 16: json.dumps({**whole, "version": 9}),
+        "f" * 16: json.dumps({**whole, "name": "f" * 16, "dropped": [10**6]}),
+        "0" * 16: json.dumps({**whole, "name": "0" * 16, "state": {"version": 1}}),
     }.items():
         (tmp_path / f"{name}.json").write_text(damage)
     again = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
@@ -150,3 +156,65 @@ def test_a_retry_leaves_out_the_same_thinking(tmp_path):
     objects = [object() for _ in request["messages"]]
     fresh = Shortener(HistoryCompressor(HashingEncoder()))
     assert fresh.kept(objects, lambda: request["messages"], format="anthropic") is objects
+
+
+def test_the_folder_holds_no_content_and_nothing_of_others_is_touched(tmp_path):
+    foreign = {"package.json": "{}", "notes.txt": "x", "0123456789abcdef.json.bak": "{}", "0123.json": "{}"}
+    for name, text in foreign.items():
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (0, 0))
+    shortener = Shortener(HistoryCompressor(HashingEncoder(), GEMConfig()), store=ConversationStore(tmp_path))
+    agent = history("chat", 60, task="the secret task")
+    first = shortener.shorten({"messages": list(agent.messages)}, format="chat")
+    assert len(first.sources) < len(agent.messages)
+    # The client compacts: what was dropped is no longer in its history, and the archive alone has it.
+    shorter = [*agent.messages[:2], *agent.messages[-40:]]
+    shortener.shorten({"messages": shorter}, format="chat")
+    kept = [path for path in tmp_path.iterdir() if path.name not in foreign]
+    assert kept and all("archive" not in path.read_text() and "step" not in path.read_text() for path in kept)
+    Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
+    assert {name: (tmp_path / name).read_text() for name in foreign} == foreign
+
+
+def test_what_is_never_loaded_again_is_removed(tmp_path):
+    store = ConversationStore(tmp_path)
+    for number in range(12):
+        store.save(Conversation(f"{number:016x}", "s"), {})
+        os.utime(tmp_path / f"{number:016x}.json", (time.time() - 1000 + number,) * 2)
+    loaded = [conversation.name for conversation, _ in store.load(2)]
+    assert loaded == [f"{number:016x}" for number in (10, 11)]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == [f"{number:016x}" for number in range(4, 12)]
+
+
+@pytest.mark.parametrize("api", ["chat", "anthropic", "responses"])
+def test_long_results_stay_short_through_retries_and_restarts(tmp_path, api):
+    def made():
+        config = GEMConfig(arrival=ArrivalConfig(limit=400, keep=200))
+        return Shortener(HistoryCompressor(HashingEncoder(), config), store=ConversationStore(tmp_path))
+
+    shortener, agent = made(), RawAgent(api)
+    key = FIELDS[api]
+    texts = {}
+    for number in range(20):
+        for message in exchange(api, number, 2_000):
+            agent.messages.append(message)
+        request = json.loads(agent.body())
+        outcomes = [shortener.shorten(copy.deepcopy(request), format=api) for _ in range(2)]
+        assert outcomes[1].status == "repeated" and outcomes[0].request == outcomes[1].request
+        assert outcomes[0].changed == outcomes[1].changed and 2 * number + 2 in outcomes[0].changed
+        sent = json.loads(rebuilt(Document(agent.body(), key), outcomes[0]))
+        assert sent == outcomes[0].request
+        for place, message in zip(outcomes[0].sources, sent[key], strict=True):
+            text = json.dumps(unmarked(message))
+            assert texts.setdefault(place, text) == text
+        if number == 17:
+            shortener = made()
+    assert shortener.kept(sent[key], lambda: request[key], format=api) is not None
+
+
+def test_a_hook_that_passes_objects_leaves_long_results_alone():
+    config = GEMConfig(arrival=ArrivalConfig(limit=400, keep=200))
+    shortener = Shortener(HistoryCompressor(HashingEncoder(), config))
+    messages = [{"role": "user", "content": "go"}, *exchange("chat", 0, 2_000)]
+    objects = [object() for _ in messages]
+    assert shortener.kept(objects, lambda: messages, format="chat") is objects

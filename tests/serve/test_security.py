@@ -1,5 +1,6 @@
 """What a stranger sends, and what must never be seen outside."""
 
+import contextlib
 import logging
 import socket
 import time
@@ -109,6 +110,43 @@ def test_slow_bodies_are_ended():
         answer = raw(place.url, head)
         assert status(answer) == 408 and time.monotonic() - began < 4
         assert not place.provider.account().bodies
+
+
+@pytest.mark.parametrize("start", [b"", b"POST /v1/mess", b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: "])
+def test_a_head_that_never_ends_is_ended(start):
+    with stand(head_timeout=0.3) as place:
+        parts = urlsplit(place.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+            connection.sendall(start)
+            came = b""
+            for _ in range(60):  # a byte now and then does not buy time
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+                connection.settimeout(0.05)
+                try:
+                    came += (more := connection.recv(1000))
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+                if not more:
+                    break
+            else:
+                pytest.fail("the connection is still open")
+        assert not came or came.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_that_is_kept_alive_has_the_same_patience_for_each_request():
+    with stand(head_timeout=0.3) as place:
+        ask = b"GET /healthz HTTP/1.1\r\nHost: " + local(place.url) + b"\r\n\r\n"
+        parts = urlsplit(place.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+            for _ in range(2):
+                connection.sendall(ask)
+                assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+                time.sleep(0.5)  # between requests it may be silent for longer
+            connection.sendall(ask[:20])
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 408")
 
 
 def test_headers_of_one_hop_stay_here_and_all_others_go_on(shared):

@@ -5,7 +5,6 @@ Works on the text and not on what it means, so that numbers, escapes and spaces 
 
 import json
 from collections.abc import Callable, Sequence
-from json.decoder import scanstring
 
 from gemjax.history.archive.excerpt import shares
 
@@ -17,7 +16,7 @@ _SMALL = 120
 Tell = Callable[[str, Sequence[tuple[int, int]]], list[float]]
 Cut = Callable[[str, int], str]
 
-_scan = json.JSONDecoder().scan_once
+_decoder = json.JSONDecoder()
 
 
 def cut_json(text: str, keep: int, tell: Tell, cut: Cut) -> str | None:
@@ -37,7 +36,7 @@ def cut_json(text: str, keep: int, tell: Tell, cut: Cut) -> str | None:
         if _skip(text, stop) != len(text):
             return None
         return text[:start] + _value(text, start, stop, keep, tell, cut, 0) + text[stop:]
-    except (ValueError, StopIteration, RecursionError):
+    except (ValueError, IndexError, RecursionError):
         return None
 
 
@@ -47,8 +46,7 @@ def _value(text: str, start: int, stop: int, keep: int, tell: Tell, cut: Cut, de
         return whole
     first = whole[0]
     if first == '"':
-        value = scanstring(text, start + 1, False)[0]
-        short = json.dumps(cut(value, keep), ensure_ascii=False)
+        short = json.dumps(cut(json.loads(whole), keep), ensure_ascii=False)
         return short if len(short) < len(whole) else whole
     if first not in "{[":
         return whole
@@ -120,7 +118,7 @@ def _members(text: str, start: int) -> list[tuple[int, int, int]]:
 
 
 def _end(text: str, start: int) -> int:
-    return int(_scan(text, start)[1])
+    return _decoder.raw_decode(text, start)[1]
 
 
 def _skip(text: str, at: int) -> int:
