@@ -1,6 +1,6 @@
 """What a rewrite makes a provider read anew although it stays, beside a provider that looks back twenty blocks."""
 
-import copy
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +11,13 @@ from gemjax.history.lookback import out_of_reach
 from tests.provider import cache
 from tests.serve.agents import history
 
+MESSAGES = json.dumps(history("anthropic", 40).messages)
+LAST = 80
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def request(calls, marked=(), system=None, automatic=False):
-    made = {"model": "m", "max_tokens": 9, "messages": copy.deepcopy(history("anthropic", calls).messages)}
+    made = {"model": "m", "max_tokens": 9, "messages": json.loads(MESSAGES)[: 1 + 2 * calls]}
     for i in marked:
         content = made["messages"][i]["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -29,12 +31,12 @@ def beyond(made, dropped):
     return out_of_reach(made, parsed, dropped, parsed.blocks[min(dropped)].messages[0]), parsed
 
 
-@settings(max_examples=40)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 39), st.integers(0, 6), st.booleans())
 def test_what_the_provider_reads_anew(first, more, system_marked):
     """The provider bills the requests before and the rewritten one: what it does not find again is the loss."""
     system = [{"type": "text", "text": "s" * 5000, **(MARK if system_marked else {})}]
-    made = request(40, [len(history("anthropic", 40).messages) - 1], system)
+    made = request(40, [LAST], system)
     dropped = frozenset(range(first, min(first + 1 + more, 39)) or [38])
     loss, parsed = beyond(made, dropped)
     known = cache.PrefixCache(lambda: 0.0)
@@ -52,13 +54,12 @@ def test_what_the_provider_reads_anew(first, more, system_marked):
 
 
 def test_a_mark_near_the_change_finds_all():
-    last = len(history("anthropic", 40).messages) - 1
-    assert beyond(request(40, [last]), {35})[0] == 0
-    assert beyond(request(40, [last]), {10})[0] > 10_000
+    assert beyond(request(40, [LAST]), {35})[0] == 0
+    assert beyond(request(40, [LAST]), {10})[0] > 10_000
     # An earlier mark of the caller's covers what stands before it.
-    parsed = Reader().parse(request(40, [last]))
+    parsed = Reader().parse(request(40, [LAST]))
     end = parsed.blocks[9].messages[-1]
-    assert beyond(request(40, [end, last]), {10})[0] == 0
+    assert beyond(request(40, [end, LAST]), {10})[0] == 0
 
 
 @pytest.mark.parametrize(("fields", "marked"), [({}, False), ({"automatic": True}, True)])
@@ -68,8 +69,7 @@ def test_marks_that_nobody_set(fields, marked):
 
 
 def test_a_marked_prompt_is_read():
-    last = len(history("anthropic", 40).messages) - 1
     prompt = [{"type": "text", "text": "s" * 5000}]
-    without, _ = beyond(request(40, [last], prompt), {10})
-    with_mark, _ = beyond(request(40, [last], [{**prompt[0], **MARK}]), {10})
+    without, _ = beyond(request(40, [LAST], prompt), {10})
+    with_mark, _ = beyond(request(40, [LAST], [{**prompt[0], **MARK}]), {10})
     assert 5000 < without - with_mark < 5400
