@@ -38,8 +38,8 @@ class View:
     note: str
     """Why there is no metric (too few memories); empty otherwise."""
     config: MemoryConfig
-    today: dt.date | None = None
-    """The day from which a query's "last week" is counted."""
+    now: dt.datetime
+    """The moment of the search: a query's "last week" is before it, and memories have faded until it."""
 
     @property
     def form(self) -> str:
@@ -90,8 +90,10 @@ def channels_of(view: View, lexicon: Lexicon, texts: Sequence[str | None]) -> kf
     capacity = view.rows.capacity
     lexical = lexicon.scores(texts, capacity)
     bonus = lexicon.spoken_by(texts, capacity) * np.float32(view.config.speaker)
-    if view.config.when and (happened := lexicon.happened(texts, capacity, view.today)) is not None:
+    if view.config.when and (happened := lexicon.happened(texts, capacity, view.now.date())) is not None:
         bonus = bonus + np.float32(view.config.when) * happened
+    if view.config.forgetting:
+        bonus = bonus + lexicon.retention(capacity, view.now, view.config.forgetting)[:, None]
     return kf.Channels(jnp.asarray(lexical), jnp.asarray(bonus), jnp.asarray(lexicon.sessions(capacity)))
 
 
