@@ -73,7 +73,7 @@ class Checkpoints:
         """Some of the checkpoints, in the order given; what belongs to the trajectory stays."""
         at = list(rows)
         parts = {name: getattr(self, name)[at] for name in ("counts", "action", "latest", "goal", "whole")}
-        given, needs = (tuple(part[row] for row in at) for part in (self.given, self.needs))
+        given, needs = tuple(self.given[row] for row in at), tuple(self.needs[row] for row in at)
         return dataclasses.replace(self, **parts, given=given, needs=needs)
 
     def plan(self, row: int, config: GEMConfig) -> SelectionPlan:
