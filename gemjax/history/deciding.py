@@ -8,6 +8,7 @@ from typing import Any
 from gemjax.errors import CallbackError, StateError
 from gemjax.history.binding import Binding, Outgoing
 from gemjax.history.config import GEMConfig
+from gemjax.history.lookback import out_of_reach
 from gemjax.history.planning import Protected, SelectionPlan
 from gemjax.history.policy import Decision, Plan, Policy, Situation
 from gemjax.history.reading import History
@@ -116,6 +117,8 @@ def _prices(binding: Binding, saved: frozenset[int], planned: frozenset[int]) ->
     rewritten = after - sum(footprint(blocks[i]) for i in planned if first <= blocks[i].messages[0] < stop)
     if out.stripped > history.previous.stripped:
         rewritten = max(rewritten - out.lost, 0)
+    if not history.rewritten:
+        rewritten += out_of_reach(history.request, history.parsed, planned, first)
     return Plan(gone(blocks, planned - saved), gone(blocks, saved - planned), rewritten, out.lost)
 
 

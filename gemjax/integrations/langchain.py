@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.tools import BaseTool
 
 
 def middleware(compressor: HistoryCompressor | Shortener | None = None) -> "AgentMiddleware[Any, Any, Any]":
@@ -50,11 +52,31 @@ def pre_model_hook(
     return hook
 
 
+def recall_tool(shortener: Shortener) -> "BaseTool":
+    """A tool for `create_agent(tools=[recall_tool(shortener), ...])` that finds what was left out of its conversation.
+
+    Args:
+        shortener: the one that `middleware` or `pre_model_hook` was given.
+    """
+    from langchain_core.tools import StructuredTool
+    from langgraph.prebuilt import ToolRuntime
+
+    text = text_of(shortener)
+
+    def recall(query: str, runtime: Any) -> str:
+        return shortener.recall(query, lambda: _wire(runtime.state["messages"])).text
+
+    # Annotations tell the framework what the model is shown, and what it passes by itself.
+    recall.__annotations__ = {"query": Annotated[str, text.query], "runtime": ToolRuntime, "return": str}
+    return StructuredTool.from_function(recall, name=text.name, description=text.description)
+
+
 def _kept(shortener: Shortener, messages: Sequence[Any], thread: str | None) -> Sequence[Any]:
+    return shortener.kept(messages, lambda: _wire(messages), format="chat", scope=thread)
+
+
+def _wire(messages: Sequence[Any]) -> list[Any]:
     from langchain_core.messages import convert_to_openai_messages
 
-    def wire() -> list[Any]:
-        # One at a time: a message that becomes several has no one place to be cut at.
-        return [convert_to_openai_messages(message) for message in messages]
-
-    return shortener.kept(messages, wire, format="chat", scope=thread)
+    # One at a time: a message that becomes several has no one place to be cut at.
+    return [convert_to_openai_messages(message) for message in messages]

@@ -106,13 +106,16 @@ class Lineages:
                 self._known.move_to_end(best.name)
             return best
 
-    def peek(self, scope: str, chain: Chain) -> Conversation | None:
-        """The conversation whose history is the longest beginning of `chain`, if there is one. Changes nothing."""
+    def peek(self, scope: str | None, chain: Chain) -> Conversation | None:
+        """The conversation whose history is the longest beginning of `chain`, if there is one. Changes nothing.
+
+        None looks in all scopes: what is found has seen nothing that is not in this history.
+        """
         with self._lock:
             fitting = [
                 c
                 for c in self._known.values()
-                if c.scope == scope and 0 < len(c.chain) == common_prefix(c.chain, chain)
+                if (scope is None or c.scope == scope) and 0 < len(c.chain) == common_prefix(c.chain, chain)
             ]
         return max(fitting, key=lambda c: len(c.chain), default=None)
 

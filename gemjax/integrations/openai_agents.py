@@ -1,13 +1,16 @@
 """OpenAI Agents SDK: an input filter for `RunConfig`."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
 if TYPE_CHECKING:
+    from agents import FunctionTool
     from agents.run import ModelInputData
 
 
@@ -25,20 +28,41 @@ def input_filter(
     """
     shortener = shortener_of(compressor)
 
-    def shorter(data: Any) -> "ModelInputData":
+    async def call_model_input_filter(data: Any) -> "ModelInputData":
         from agents.run import ModelInputData
 
         given = data.model_data
         if _continued_on_the_server(given.input):
             return ModelInputData(input=given.input, instructions=given.instructions)
         scope = f"{session}/{data.agent.name}" if session is not None else f"agent/{data.agent.name}"
-        items = shortener.kept(given.input, lambda: list(given.input), format="responses", scope=scope)
+        items = await shortener.akept(given.input, lambda: list(given.input), format="responses", scope=scope)
         return ModelInputData(input=list(items), instructions=given.instructions)
 
-    async def call_model_input_filter(data: Any) -> "ModelInputData":
-        return await asyncio.to_thread(shorter, data)
-
     return call_model_input_filter
+
+
+def recall_tool(shortener: Shortener) -> "FunctionTool":
+    """A tool for `Agent(tools=[recall_tool(shortener), ...])` that finds what was left out of its conversation.
+
+    Args:
+        shortener: the one that `input_filter` was given.
+    """
+    from agents import FunctionTool
+
+    text = text_of(shortener)
+
+    async def on_invoke_tool(context: Any, arguments: str) -> str:
+        query = json.loads(arguments)["query"]
+        # The run loop's task, in which the filter ran, starts its tools: that tells which conversation asks.
+        return (await asyncio.to_thread(shortener.recall, query)).text
+
+    return FunctionTool(
+        name=text.name,
+        description=text.description,
+        params_json_schema=text.schema,
+        on_invoke_tool=on_invoke_tool,
+        strict_json_schema=False,
+    )
 
 
 def _continued_on_the_server(items: Any) -> bool:

@@ -1,13 +1,14 @@
 """pydantic-ai: a capability whose requests are shorter than the history it keeps."""
 
-import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
 if TYPE_CHECKING:
+    from pydantic_ai import Tool
     from pydantic_ai.capabilities import AbstractCapability
 
 
@@ -24,16 +25,28 @@ def capability(compressor: HistoryCompressor | Shortener | None = None) -> "Abst
     class GEMCapability(AbstractCapability[Any]):
         async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
             given = request_context.messages
-            kept = await asyncio.to_thread(
-                shortener.kept,
-                given,
-                lambda: [_wire(message) for message in given],
-                format="anthropic",
-                scope=ctx.conversation_id,
+            kept = await shortener.akept(
+                given, lambda: list(map(_wire, given)), format="anthropic", scope=ctx.conversation_id
             )
             return request_context if kept is given else dataclasses.replace(request_context, messages=kept)
 
     return GEMCapability()
+
+
+def recall_tool(shortener: Shortener) -> "Tool[Any]":
+    """A tool for `Agent(tools=[recall_tool(shortener), ...])` that finds what was left out of its conversation.
+
+    Args:
+        shortener: the one that `capability` was given.
+    """
+    from pydantic_ai import Tool
+
+    text = text_of(shortener)
+
+    def recall(ctx: Any, query: str) -> str:
+        return shortener.recall(query, lambda: list(map(_wire, ctx.messages))).text
+
+    return Tool.from_schema(recall, text.name, text.description, text.schema, takes_ctx=True)
 
 
 def _wire(message: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What every integration does with a request: find its conversation, compress once, and say which messages stay."""
 
+import asyncio
+import contextvars
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
@@ -7,6 +9,7 @@ from typing import Any, TypeVar
 
 from gemjax.errors import GemjaxError
 from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor
+from gemjax.history.archive import Recall
 from gemjax.history.thinking import without_thinking
 from gemjax.integrations.lineage import Conversation, Lineages, chain_of, common_prefix, scope_digest
 from gemjax.integrations.store import ConversationStore
@@ -14,10 +17,13 @@ from gemjax.integrations.store import ConversationStore
 KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
 """The field that holds the messages, by format."""
 
+_NOBODY = "gemjax: no conversation"
 _WORTH_KEEPING = 16
-_ON_THE_SERVER = ("previous_response_id", "conversation")
+_ON_THE_SERVER = ("previous_response_id", "conversation", "thread")
 T = TypeVar("T")
 _log = logging.getLogger("gemjax.integrations")
+_at_work: contextvars.ContextVar[tuple["Shortener", str] | None] = contextvars.ContextVar("gemjax", default=None)
+"""Whose request went out last in this thread or task: the tools that its answer calls run there too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,19 +143,35 @@ class Shortener:
             wire: makes the same history in the wire format; what it raises leaves the history whole.
             format, scope: as in `shorten`.
         """
+        kept, session = self._kept(objects, wire, format, scope)
+        self.sent(session)
+        return kept
+
+    async def akept(
+        self, objects: Sequence[T], wire: Callable[[], Sequence[Any]], *, format: str, scope: str | None = None
+    ) -> Sequence[T]:
+        """`kept` for asyncio callers: runs in a worker thread, so that the event loop goes on."""
+        kept, session = await asyncio.to_thread(self._kept, objects, wire, format, scope)
+        self.sent(session)
+        return kept
+
+    def _kept(
+        self, objects: Sequence[T], wire: Callable[[], Sequence[Any]], format: str, scope: str | None
+    ) -> tuple[Sequence[T], str]:
+        """What stays, and the name of the conversation."""
         try:
             messages = list(wire())
         except Exception as error:
             self._warn_once(f"a history could not be read: {type(error).__name__}")
-            return objects
+            return objects, ""
         if len(messages) != len(objects):
             self._warn_once(f"{len(objects)} messages became {len(messages)}, so none can be left out")
-            return objects
+            return objects, ""
         outcome = self.shorten(messages, format=format, scope=scope, hold=True)
-        if outcome.request is messages:
-            return objects
         # A message that was changed has no object here that says the same.
-        return objects if outcome.changed else [objects[place] for place in outcome.sources]
+        if outcome.request is messages or outcome.changed:
+            return objects, outcome.session
+        return [objects[place] for place in outcome.sources], outcome.session
 
     def preview(self, request: Any, *, format: str, scope: str | None = None) -> Outcome:
         """What `shorten` would send, without moving the conversation on: for counting tokens."""
@@ -162,6 +184,58 @@ class Shortener:
         if conversation is None:
             return _whole(request, len(messages), "skipped", "no conversation is known that it continues")
         return self._as_before(request, format, conversation, len(conversation.chain), "counted as sent last")
+
+    def recall(
+        self,
+        query: str,
+        messages: Callable[[], Sequence[Any]] | None = None,
+        *,
+        k: int = 5,
+        budget: int = 2000,
+    ) -> Recall:
+        """What was left out of one conversation and fits a query. Never of another one, and never raises.
+
+        Args:
+            query: see `HistoryCompressor.recall`.
+            messages: makes the conversation's history in the wire format, as `shorten` or `kept` got it, perhaps
+                longer. None takes the conversation whose request went out last in this thread or task.
+            k, budget: see `HistoryCompressor.recall`.
+        """
+        session = self._session_of(messages)
+        if session is None:
+            text = "Nothing can be recalled: it is not known which conversation asks."
+            return Recall(text, "failed", "no known conversation has this history")
+        try:
+            return self.compressor.recall(query, session, k, budget)
+        except Exception as error:
+            return Recall("What was left out cannot be read.", "failed", f"{type(error).__name__}: {error}")
+
+    def answer(
+        self, call: Any, messages: Callable[[], Sequence[Any]] | None = None, *, k: int = 5, budget: int = 2000
+    ) -> dict[str, Any] | None:
+        """The answer to a call of the recall tool in its wire format, for loops of your own; None for other tools.
+
+        Args:
+            call: see `HistoryCompressor.answer`.
+            messages, k, budget: see `recall`.
+        """
+        session = self._session_of(messages)
+        return self.compressor.answer(call, _NOBODY if session is None else session, k=k, budget=budget)
+
+    def sent(self, session: str) -> None:
+        """Say that the tools which run next in this thread or task belong to a conversation; empty: to none."""
+        _at_work.set((self, session) if session else None)
+
+    def _session_of(self, messages: Callable[[], Sequence[Any]] | None) -> str | None:
+        if messages is None:
+            known = _at_work.get()
+            return known[1] if known is not None and known[0] is self else None
+        try:
+            conversation = self.lineages.peek(None, chain_of(messages()))
+        except Exception as error:
+            self._warn_once(f"a history could not be read: {type(error).__name__}")
+            return None
+        return None if conversation is None else conversation.name
 
     def forget(self, session: str) -> None:
         """Start a conversation anew: what was chosen for it was not sent."""
@@ -180,8 +254,10 @@ class Shortener:
     ) -> Outcome:
         messages = _messages(request, format)
         if conversation.parent is not None:
-            # A branch shares its parent's beginning, which is cached as the parent sent it.
-            self.compressor.load_state_dict(conversation.name, self.compressor.state_dict(conversation.parent))
+            # A branch shares its parent's beginning, which is cached as the parent sent it. It shares nothing else:
+            # what its history no longer has must not be recalled there.
+            state = self.compressor.state_dict(conversation.parent)
+            self.compressor.load_state_dict(conversation.name, {k: v for k, v in state.items() if k != "archive"})
             conversation.parent = None
         if hold and _has_bound_thinking(messages):
             reason = "its signed thinking is bound to the messages before it"

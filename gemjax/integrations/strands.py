@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
 if TYPE_CHECKING:
     from strands import Agent
+    from strands.types.tools import AgentTool
 
 
 def install(
@@ -38,6 +40,25 @@ def input_handler(
         return context if kept is given else context.replace(messages=kept)
 
     return handler
+
+
+def recall_tool(shortener: Shortener) -> "AgentTool":
+    """A tool for `Agent(tools=[recall_tool(shortener), ...])` that finds what was left out of its conversation.
+
+    Args:
+        shortener: the one that `install` was given.
+    """
+    from strands import tool
+
+    text = text_of(shortener)
+
+    def recall(query: str, tool_context: Any) -> str:
+        return shortener.recall(query, lambda: [_wire(m) for m in tool_context.agent.messages]).text
+
+    made: AgentTool = tool(
+        recall, name=text.name, description=text.description, inputSchema={"json": text.schema}, context=True
+    )
+    return made
 
 
 def _wire(message: dict[str, Any]) -> dict[str, Any]:

@@ -145,12 +145,20 @@ class BankCore(BankContent):
             return explain_hit(hit, row, self._entries.live_rows(), scores, metric, self.config, note)
 
     def query_vector(
-        self, query: str | Float[np.ndarray, "d"], metric: str = "fused", alpha: float | None = None
+        self,
+        query: str | Float[np.ndarray, "d"],
+        metric: str = "fused",
+        alpha: float | None = None,
+        *,
+        where: Where | None = None,
+        scope: str | Sequence[str] = (),
+        at: When = None,
     ) -> QueryVector:
         """The query as one vector for a cosine or inner-product index over this bank's unit vectors.
 
         Our score is `scale * (vector . memory) + offset`: the index ranks as the bank does, without re-indexing. The
-        fused score needs the ranges of both scores, which costs one pass over the bank's memories.
+        fused score needs the ranges of both scores, which costs one pass over the bank's memories; `where`, `scope` and
+        `at` take them over what the same search in the bank could return.
 
         Raises: MemoryBankError when the bank is empty, or `form` is not `"similarity"` (then the score is no inner
         product; use `whitened_vectors` and `whitened_query` with an L2 index).
@@ -161,7 +169,7 @@ class BankCore(BankContent):
                 f"form={self.config.form!r} is not an inner product of a unit memory; export whitened vectors instead"
             )
         with self._lock:
-            scores, prepared = self._columns(query)
+            scores, prepared = self._columns(query, self._eligible(where, scope, at)[0] if len(self) else None)
             return query_vector(scores, prepared, metric, weight, bool(self._note()))
 
     def whitened_vectors(self) -> Float[np.ndarray, "n d"]:
@@ -175,7 +183,9 @@ class BankCore(BankContent):
         with self._lock:
             return np.asarray(np.asarray(_whitening(self.metric)) @ unit)
 
-    def _columns(self, query: str | Float[np.ndarray, "d"]) -> tuple[ks.Scores, ks.Queries]:
+    def _columns(
+        self, query: str | Float[np.ndarray, "d"], eligible: Bool[Array, "n"] | None = None
+    ) -> tuple[ks.Scores, ks.Queries]:
         unit = self._query_vectors([query] if isinstance(query, str) else np.asarray(query)[None])
         with self._lock:
             if self._rows is None or not len(self._entries):
@@ -186,7 +196,7 @@ class BankCore(BankContent):
             prepared = prepare(fitted, unit)
             scores = ks.score_columns(
                 self._rows.buffer,
-                self._live_mask(),
+                self._live_mask() if eligible is None else eligible,
                 jnp.int32(len(self._rows)),
                 prepared,
                 None if note else self._fitted.norms(fitted, self._rows),

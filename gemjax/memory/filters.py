@@ -9,10 +9,13 @@ A key is looked up in the metadata, then among `id`, `text`, `session`, `created
 different kinds have no order.
 """
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from gemjax.errors import MemoryBankError
 from gemjax.memory.record import TIMES, Memory, moment
@@ -22,79 +25,115 @@ Test = Callable[[Memory], bool]
 OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains", "icontains")
 FIELDS = ("id", "text", "session", *TIMES)
 MOST_DEPTH = 50
-_MISSING = object()
+MISSING = object()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """One operator on one key."""
+
+    key: str
+    name: str
+    operand: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Joined:
+    """`"and"` or `"or"` of conditions; `"not"` of one."""
+
+    how: str
+    parts: "tuple[Condition, ...]"
+
+
+Condition = Leaf | Joined
 
 
 def compiled(where: Where) -> Test:
     """A test of one memory. Raises MemoryBankError for a condition that has no meaning."""
-    if isinstance(where, Mapping):
-        return _all(where, 0)
-    if callable(where):
+    if callable(where) and not isinstance(where, Mapping):
         predicate = where
         return lambda memory: bool(predicate(MappingProxyType(memory.metadata or {})))
-    raise MemoryBankError(f"where must be a mapping or a predicate on the metadata, got {where!r:.80}")
+    return _test(parsed(where))
 
 
-def _all(where: Mapping[str, Any], depth: int) -> Test:
+def parsed(where: Where) -> Condition:
+    """The conditions as a tree. Raises MemoryBankError for a predicate, and for a condition that has no meaning."""
+    if not isinstance(where, Mapping):
+        raise MemoryBankError(f"where must be a mapping or a predicate on the metadata, got {where!r:.80}")
+    return _all(where, 0)
+
+
+def _all(where: Mapping[str, Any], depth: int) -> Condition:
     if depth > MOST_DEPTH:
         raise MemoryBankError(f"where is nested more than {MOST_DEPTH} deep")
-    tests = [_condition(key, value, depth) for key, value in where.items()]
-    return tests[0] if len(tests) == 1 else lambda memory: all(test(memory) for test in tests)
+    parts = tuple(_condition(key, value, depth) for key, value in where.items())
+    return parts[0] if len(parts) == 1 else Joined("and", parts)
 
 
-def _condition(key: Any, value: Any, depth: int) -> Test:
+def _condition(key: Any, value: Any, depth: int) -> Condition:
     if not isinstance(key, str):
         raise MemoryBankError(f"where: a key must be a string, got {key!r:.40}")
     if key in ("and", "or") and isinstance(value, list | tuple):
         if not all(isinstance(part, Mapping) for part in value):
             raise MemoryBankError(f"where: {key!r} takes a list of conditions")
-        tests = [_all(part, depth + 1) for part in value]
-        join = all if key == "and" else any
-        return lambda memory: join(test(memory) for test in tests)
+        return Joined(key, tuple(_all(part, depth + 1) for part in value))
     if key == "not" and isinstance(value, Mapping):
-        test = _all(value, depth + 1)
-        return lambda memory: not test(memory)
+        return Joined("not", (_all(value, depth + 1),))
     if isinstance(value, Mapping) and value and all(name in OPERATORS for name in value):
-        tests = [_operator(key, name, operand) for name, operand in value.items()]
-        return lambda memory: all(test(memory) for test in tests)
-    return _operator(key, "eq", value)
+        return Joined("and", tuple(_leaf(key, name, operand) for name, operand in value.items()))
+    return _leaf(key, "eq", value)
 
 
-def _operator(key: str, name: str, operand: Any) -> Test:
+def _leaf(key: str, name: str, operand: Any) -> Leaf:
     if name in ("in", "nin") and not isinstance(operand, list | tuple | set | frozenset):
         raise MemoryBankError(f"where: {key!r}: {name!r} takes a list, got {operand!r:.40}")
     if name == "icontains" and not isinstance(operand, str):
         raise MemoryBankError(f"where: {key!r}: 'icontains' takes a string, got {operand!r:.40}")
-    check = _CHECKS[name]
-    negated = name in ("ne", "nin")
+    if name in ("in", "nin"):
+        return Leaf(key, name, tuple(map(plain, operand)))
+    return Leaf(key, name, plain(operand))
+
+
+def _test(condition: Condition) -> Test:
+    if isinstance(condition, Joined):
+        tests = [_test(part) for part in condition.parts]
+        if condition.how == "not":
+            return lambda memory: not tests[0](memory)
+        if len(tests) == 1:
+            return tests[0]
+        join = all if condition.how == "and" else any
+        return lambda memory: join(test(memory) for test in tests)
+    key, operand = condition.key, condition.operand
+    check, negated = _CHECKS[condition.name], condition.name in ("ne", "nin")
 
     def test(memory: Memory) -> bool:
-        value = _value(memory, key)
-        return negated if value is _MISSING else check(value, operand)
+        value = value_of(memory, key)
+        return negated if value is MISSING else check(value, operand)
 
     return test
 
 
-def _value(memory: Memory, key: str) -> Any:
+def value_of(memory: Memory, key: str) -> Any:
+    """What a memory has under a key; `MISSING` if nothing."""
     if memory.metadata is not None and key in memory.metadata:
         return memory.metadata[key]
     if key in FIELDS and (value := getattr(memory, key)) is not None:
         return value
-    return _MISSING
+    return MISSING
 
 
-def _plain(value: Any) -> Any:
-    """Tuples as the lists that JSON knows."""
-    return list(value) if isinstance(value, tuple) else value
+def plain(value: Any) -> Any:
+    """Tuples as the lists that JSON knows, NumPy's numbers as Python's."""
+    return list(value) if isinstance(value, tuple) else value.item() if isinstance(value, np.generic) else value
 
 
 def equal(a: Any, b: Any) -> bool:
     """Equality as JSON has it: True is not 1, 1.0 is 1. A time equals its text in ISO 8601."""
-    a, b = _plain(a), _plain(b)
+    a, b = plain(a), plain(b)
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dt.datetime):
-        return a == _time(b)
+        return a == as_time(b)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -102,7 +141,8 @@ def equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _time(value: Any) -> dt.datetime | None:
+def as_time(value: Any) -> dt.datetime | None:
+    """A text in ISO 8601 or a date as a moment; None for anything else."""
     try:
         return moment(value, "time") if isinstance(value, str | dt.date) else None
     except MemoryBankError:
@@ -112,7 +152,7 @@ def _time(value: Any) -> dt.datetime | None:
 def _order(a: Any, b: Any) -> int | None:
     """-1, 0, 1; None for values of different kinds."""
     if isinstance(a, dt.datetime) or (isinstance(a, str) and isinstance(b, dt.date)):
-        a, b = _time(a), _time(b)
+        a, b = as_time(a), as_time(b)
         if a is None or b is None:
             return None
     elif (
@@ -124,7 +164,7 @@ def _order(a: Any, b: Any) -> int | None:
         )
     ):
         return None
-    return int(a > b) - int(a < b)
+    return None if a != a or b != b else int(a > b) - int(a < b)
 
 
 def _ordered(wanted: tuple[int, ...]) -> Callable[[Any, Any], bool]:

@@ -38,7 +38,7 @@ def test_the_block_runs(code, monkeypatch):
 def test_every_framework_of_the_package_has_a_block():
     import gemjax.integrations
 
-    helpers = {"__init__", "document", "lineage", "shortener", "store", "wire"}
+    helpers = {"__init__", "document", "lineage", "recall", "shortener", "store", "wire"}
     folder = ROOT / "gemjax" / "integrations"
     modules = {p.stem for p in folder.glob("*.py")} - helpers
     shown = set(re.findall(r"gemjax\.integrations\.(\w+) import", PAGE)) - helpers

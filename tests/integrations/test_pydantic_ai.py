@@ -12,7 +12,7 @@ from gemjax.integrations.pydantic_ai import capability
 from tests.provider.script import work as run_step
 
 
-def agent(provider, key, *capabilities, anthropic=False):
+def agent(provider, key, *capabilities, anthropic=False, tools=()):
     if anthropic:
         from pydantic_ai.models.anthropic import AnthropicModel as Model
         from pydantic_ai.providers.anthropic import AnthropicProvider as Maker
@@ -21,7 +21,7 @@ def agent(provider, key, *capabilities, anthropic=False):
         from pydantic_ai.providers.openai import OpenAIProvider as Maker
     base = provider.url if anthropic else f"{provider.url}/v1"
     model = Model("scripted", provider=Maker(api_key=key, base_url=base))
-    made = pydantic_ai.Agent(model, instructions="Be exact.", capabilities=capabilities)
+    made = pydantic_ai.Agent(model, instructions="Be exact.", capabilities=capabilities, tools=tools)
 
     @made.tool_plain
     def work(step: int) -> str:
@@ -29,9 +29,6 @@ def agent(provider, key, *capabilities, anthropic=False):
         return run_step(step)
 
     return made
-
-
-LIMITS = {"usage_limits": None}
 
 
 def run(made, mode="sync"):

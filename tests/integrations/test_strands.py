@@ -12,7 +12,7 @@ from gemjax.integrations.strands import install
 from tests.provider.script import work as run_step
 
 
-def agent(provider, key):
+def agent(provider, key, *tools):
     from strands.models.openai import OpenAIModel
 
     @strands.tool
@@ -23,7 +23,7 @@ def agent(provider, key):
     model = OpenAIModel(client_args={"api_key": key, "base_url": f"{provider.url}/v1"}, model_id="scripted")
     return strands.Agent(
         model,
-        tools=[work],
+        tools=[work, *tools],
         system_prompt="Be exact.",
         callback_handler=None,
         conversation_manager=strands.agent.NullConversationManager(),
