@@ -128,7 +128,7 @@ def test_pydantic_ai(asking, shortener, anthropic):
 def test_strands(asking, shortener, mode):
     needs("strands")
     from gemjax.integrations.strands import install, recall_tool
-    from tests.integrations.test_strands import agent
+    from tests.integrations.strands_agent import agent
 
     made = agent(asking, f"strands-{mode}", recall_tool(shortener))
     install(made, shortener)
