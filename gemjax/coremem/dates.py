@@ -7,12 +7,8 @@ from typing import Any
 
 from gemjax.errors import MemoryBankError
 from gemjax.memory.record import moment
+from gemjax.memory.timing import MONTHS
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MILLISECONDS = 1e11
 _DAY_FIRST = re.compile(
     r"(?:(?P<hour>\d{1,2}):(?P<minute>\d{2})\s*(?P<half>[ap]m)\s+on\s+)?"

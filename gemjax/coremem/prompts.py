@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gemjax.coremem.dates import WEEKDAYS, spelled
+from gemjax.coremem.dates import spelled
 from gemjax.coremem.generation import ChatMessage
 from gemjax.errors import ConfigError
+from gemjax.memory.timing import WEEKDAYS
 
 PLACES = {
     "system": ("today",),

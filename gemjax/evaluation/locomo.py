@@ -1,6 +1,7 @@
 """LoCoMo retrieval: which method finds the turns that a question's answer rests on (CoreMem, tables 2 and 11)."""
 
 import dataclasses
+import datetime as dt
 import json
 import math
 import os
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from gemjax.errors import ConfigError, RequestError
+from gemjax.coremem.dates import read_time
+from gemjax.errors import ConfigError, MemoryBankError, RequestError
 from gemjax.evaluation.hubness import hubness, occurrences
 from gemjax.evaluation.rankings import METHODS, Corpus, Method
 from gemjax.evaluation.statistics import bootstrap_intervals, mcnemar
@@ -46,6 +48,14 @@ class Conversation:
     turn_ids: tuple[str, ...]
     texts: tuple[str, ...]
     questions: tuple[Question, ...]
+    times: tuple[dt.datetime | None, ...] = ()
+    """When each turn's session was; None where the file does not say, or not so that it can be read."""
+
+    @property
+    def asked(self) -> dt.datetime | None:
+        """When its questions are asked, which the file does not say: a day after the last session."""
+        known = [when for when in self.times if when is not None]
+        return max(known) + dt.timedelta(days=1) if known else None
 
 
 def load_locomo(path: str | os.PathLike[str]) -> list[Conversation]:
@@ -99,11 +109,14 @@ def _conversation(sample: Any, number: int) -> Conversation:
     numbers = sorted(int(m[1]) for key in sessions if (m := re.fullmatch(r"session_(\d+)", key)))
     ids: list[str] = []
     texts: list[str] = []
+    times: list[dt.datetime | None] = []
     for n in numbers:
+        when = _time(sessions.get(f"session_{n}_date_time"))
         for at, turn in enumerate(_field(sessions, f"session_{n}", list, "a list of turns", "")):
             where = f"session_{n}, turn {at}: "
             ids.append(_turn_id(turn, where))
             texts.append(turn_text(turn))
+            times.append(when)
     if not ids:
         raise _SchemaError("it has no turns: no session_1, session_2, ... with a turn in it")
     place = {_normal(id): i for i, id in enumerate(ids)}
@@ -111,7 +124,14 @@ def _conversation(sample: Any, number: int) -> Conversation:
         _question(qa, f"question {at}: ", place)
         for at, qa in enumerate(_field(sample, "qa", list, "a list of questions", ""))
     ]
-    return Conversation(str(sample.get("sample_id", number)), tuple(ids), tuple(texts), tuple(questions))
+    return Conversation(str(sample.get("sample_id", number)), tuple(ids), tuple(texts), tuple(questions), tuple(times))
+
+
+def _time(value: Any) -> dt.datetime | None:
+    try:
+        return read_time(value)
+    except MemoryBankError:
+        return None
 
 
 def _turn_id(turn: Any, where: str) -> str:
@@ -171,7 +191,9 @@ def encode(
         questions = [question.text for question in conversation.questions]
         texts = list(conversation.texts)
         sessions = tuple(str(_normal(id)[0]) for id in conversation.turn_ids)
-        out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions), sessions))
+        vectors = encoder.encode(texts), encoder.encode(questions)
+        asked = (conversation.asked,) * len(questions)
+        out.append(Corpus(texts, questions, *vectors, sessions, conversation.times, asked))
     return out
 
 

@@ -1,6 +1,7 @@
 """The retrieval methods that the LoCoMo table compares: each ranks a conversation's turns for its questions."""
 
 import dataclasses
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,10 @@ class Corpus:
     queries: Float[np.ndarray, "q d"]
     sessions: tuple[str, ...] = ()
     """The session of each text; empty where there are none."""
+    times: tuple[dt.datetime | None, ...] = ()
+    """When each was said; empty where that is not known."""
+    asked: tuple[dt.datetime | None, ...] = ()
+    """When each question is asked; empty where that is not known."""
 
 
 Ranking = Int[np.ndarray, "q k"]
@@ -33,15 +38,25 @@ def by_score(scores: Float[np.ndarray, "q n"], k: int) -> Ranking:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
+def _filled(corpus: Corpus, bank: MemoryBank) -> MemoryBank:
+    ids, sessions, times = list(range(len(corpus.texts))), list(corpus.sessions) or None, list(corpus.times) or None
+    bank.add(corpus.texts, ids=ids, vectors=corpus.memories, sessions=sessions, happened_at=times)
+    return bank
+
+
 def bank_method(config: MemoryConfig, metric: str | None = None) -> Method:
     """A MemoryBank with these settings: what a user gets."""
 
     def rank(corpus: Corpus, k: int) -> Ranking:
-        bank = MemoryBank(config=config)
-        sessions = list(corpus.sessions) or None
-        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories, sessions=sessions)
-        hits = bank.search_batch(corpus.questions, k, metric=metric, vectors=corpus.queries, fold=False)
-        return np.array([[hit.id for hit in row] for row in hits])
+        bank = _filled(corpus, MemoryBank(config=config))
+        found: dict[int, list[Any]] = {}
+        asked = corpus.asked or (None,) * len(corpus.questions)
+        for at in dict.fromkeys(asked):
+            own = [i for i, when in enumerate(asked) if when == at]
+            questions = [corpus.questions[i] for i in own]
+            hits = bank.search_batch(questions, k, metric=metric, vectors=corpus.queries[own], fold=False, at=at)
+            found |= {i: [hit.id for hit in row] for i, row in zip(own, hits, strict=True)}
+        return np.array([found[i] for i in range(len(corpus.questions))])
 
     return rank
 
@@ -63,15 +78,14 @@ def reranked_method(reranker: Reranker, candidates: int = 50, progress: Callable
     """The hybrid search with a reranker over its best candidates, as a user has it; the others follow as they were."""
 
     def rank(corpus: Corpus, k: int) -> Ranking:
-        bank = MemoryBank(_Known(corpus), MemoryConfig.hybrid())
-        sessions = list(corpus.sessions) or None
-        bank.add(corpus.texts, ids=list(range(len(corpus.texts))), vectors=corpus.memories, sessions=sessions)
+        bank = _filled(corpus, MemoryBank(_Known(corpus), MemoryConfig.hybrid()))
         out = []
-        for number, question in enumerate(corpus.questions, 1):
+        asked = corpus.asked or (None,) * len(corpus.questions)
+        for number, (question, at) in enumerate(zip(corpus.questions, asked, strict=True), 1):
             if progress:
                 progress(f"{reranker.name}: question {number} of {len(corpus.questions)}")
-            plain = [hit.id for hit in bank.search(question, k, fold=False)]
-            hits = bank.search(question, candidates, fold=False, rerank=reranker, candidates=candidates)
+            plain = [hit.id for hit in bank.search(question, k, fold=False, at=at)]
+            hits = bank.search(question, candidates, fold=False, rerank=reranker, candidates=candidates, at=at)
             best = [hit.id for hit in hits]
             out.append(list(dict.fromkeys([*best, *plain]))[:k])
         return np.array(out)
@@ -130,7 +144,7 @@ METHODS: dict[str, tuple[str, Method]] = {
     "fused_0.9": ("the paper, alpha = 0.9", _simple(alpha=0.9)),
     "tuned": ("MemoryConfig.tuned(), fitted to other conversations of LoCoMo", bank_method(MemoryConfig.tuned())),
     "hybrid": (
-        "MemoryConfig.hybrid(): meaning, words, neighbours, sessions",
+        "MemoryConfig.hybrid(): meaning, words, neighbours, sessions, times",
         bank_method(MemoryConfig.hybrid()),
     ),
     "rrf": ("reciprocal-rank fusion of cosine and BM25", _rrf),

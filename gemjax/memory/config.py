@@ -29,6 +29,7 @@ class MemoryConfig:
         neighbours: in a session, share of the better neighbouring turn's positive score that a turn gets.
         session: share of the positive score of its session's best turn that a turn gets.
         speaker: deviations added to the turns of the one speaker whom the query names (`Ann: ...`).
+        when: deviations added to memories that happened when the query says ("last May", "in 2022"; English).
         auto_refit: refit before a search when the moments changed. When False, only `refit()` does.
 
     Raises: ConfigError when a value is out of range.
@@ -46,11 +47,12 @@ class MemoryConfig:
     neighbours: float = 0.0
     session: float = 0.0
     speaker: float = 0.0
+    when: float = 0.0
 
     @property
     def ranking(self) -> str:
         """What ranks when a search does not say: `"hybrid"` once any of the weights beside the meaning is set."""
-        return "hybrid" if any((self.lexical, self.neighbours, self.session, self.speaker)) else "fused"
+        return "hybrid" if any((self.lexical, self.neighbours, self.session, self.speaker, self.when)) else "fused"
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -60,7 +62,7 @@ class MemoryConfig:
         ):
             if value not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-        for name in ("alpha", "ridge", "energy", "lexical", "neighbours", "session", "speaker"):
+        for name in ("alpha", "ridge", "energy", "lexical", "neighbours", "session", "speaker", "when"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | np.number):
                 raise ConfigError(f"{name} must be a finite number, got {value!r:.40}")
@@ -71,7 +73,7 @@ class MemoryConfig:
         check_alpha(self.alpha)
         if not 0 <= self.ridge <= 1e30:
             raise ConfigError(f"ridge must be a finite number from 0 to 1e30, got {self.ridge!r:.40}")
-        for name in ("lexical", "neighbours", "session", "speaker"):
+        for name in ("lexical", "neighbours", "session", "speaker", "when"):
             if not 0 <= getattr(self, name) <= 100:
                 raise ConfigError(f"{name} must lie in [0, 100], got {getattr(self, name)!r:.40}")
         if not 0 < self.energy <= 1:
@@ -92,9 +94,9 @@ class MemoryConfig:
 
     @classmethod
     def hybrid(cls, **changes: Any) -> Self:
-        """`tuned()` joined with the words, the neighbours and the session of a turn: chosen by cross-validation over
-        conversations and over kinds of data (docs/locomo.md)."""
-        joined = {"alpha": 0.7, "lexical": 0.5, "neighbours": 0.3, "session": 0.15, "speaker": 0.5}
+        """`tuned()` joined with the words, the neighbours, the session and the time of a turn: chosen by
+        cross-validation over conversations and over kinds of data (docs/locomo.md)."""
+        joined = {"alpha": 0.7, "lexical": 0.5, "neighbours": 0.3, "session": 0.15, "speaker": 0.5, "when": 2.0}
         return cls.tuned(**{**joined, **changes})
 
 

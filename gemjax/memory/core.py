@@ -63,7 +63,8 @@ class BankCore(BankContent):
                 `Hit.duplicates` has the ids of the others. They must share scope, metadata and (nearly) the vector.
                 None: for a query that is a text; a vector asks for rows, as of an index.
             scope: only memories of this scope or of one within it.
-            at: the moment of the search, by which memories have expired; None: now.
+            at: the moment of the search, by which memories have expired and from which "last week" in a text is
+                counted; None: now.
 
         Raises: MemoryBankError for a bad query, k or metric; EncoderError from the encoder. An empty bank, or a filter
         that nothing passes, gives an empty list.
@@ -112,7 +113,8 @@ class BankCore(BankContent):
             note = self._note()
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
-            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config)
+            today = (moment(at, "at") or self._clock()).date()
+            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config, today)
             lexicon = self._words() if metric == "hybrid" else None
             wanted = Wanted(
                 min(int(k), candidates), metric, 1.0 if note else alpha, min_score, worded if fold is None else fold

@@ -1,6 +1,7 @@
-"""What a bank knows of its rows beside their vectors: word counts, speakers, sessions. Grows with the bank."""
+"""What a bank knows of its rows beside their vectors: word counts, speakers, sessions, times. Grows with the bank."""
 
 import array
+import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from gemjax.memory.record import Memory
+from gemjax.memory.timing import closeness, spans_in
 from gemjax.memory.words import speaker_of, words
 
 K1, B = 1.2, 0.2
@@ -34,6 +36,7 @@ class Lexicon:
         self._lengths = array.array("f")
         self._sessions = array.array("i")
         self._speakers = array.array("i")
+        self._days = array.array("d")  # since 1970, NaN where unknown
         self._session_numbers: dict[tuple[str, ...], int] = {}
         self._speaker_numbers: dict[tuple[str, ...], int] = {}
         self._named: dict[str, set[tuple[str, ...]]] = {}
@@ -48,6 +51,8 @@ class Lexicon:
             self._lengths.append(0.0)
             self._sessions.append(-1)
             self._speakers.append(-1)
+            self._days.append(math.nan)
+        self._days[row] = memory.happened_at.timestamp() / 86400 if memory.happened_at else math.nan
         counts = Counter(words(memory.text))
         for word, often in counts.items():
             posting = self._postings.get(word)
@@ -99,7 +104,7 @@ class Lexicon:
         for word, posting in list(self._postings.items()):
             rows = place[np.array(posting.rows, np.int32)]
             self._keep(word, rows, np.array(posting.counts, np.float32), rows >= 0)
-        for column in (self._lengths, self._sessions, self._speakers):
+        for column in (self._lengths, self._sessions, self._speakers, self._days):
             values = np.array(column)[live]
             del column[:]
             column.frombytes(values.tobytes())
@@ -128,6 +133,20 @@ class Lexicon:
             names = {name for word in asked for name in self._named.get(word, ()) if asked.issuperset(name)}
             if len(names) == 1:
                 column[: len(speakers)] = speakers == self._speaker_numbers[names.pop()]
+        return out.T
+
+    def happened(
+        self, queries: Sequence[str | None], capacity: int, today: dt.date | None
+    ) -> Float[np.ndarray, "n q"] | None:
+        """How well every row's moment fits the time that a query names, 0 to 1; None when no query names one."""
+        spans = [spans_in(query, today) if query else () for query in queries]
+        if not any(spans):
+            return None
+        out = np.zeros((len(queries), capacity), np.float32)
+        days = np.array(self._days)
+        for column, asked in zip(out, spans, strict=True):
+            if asked:
+                column[: len(days)] = closeness(days, asked)
         return out.T
 
     def sessions(self, capacity: int) -> Int[np.ndarray, "n"]:

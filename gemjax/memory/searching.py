@@ -1,6 +1,7 @@
 """One search over a bank's rows: scores, ranking, folding, hits."""
 
 import dataclasses
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ class View:
     note: str
     """Why there is no metric (too few memories); empty otherwise."""
     config: MemoryConfig
+    today: dt.date | None = None
+    """The day from which a query's "last week" is counted."""
 
     @property
     def form(self) -> str:
@@ -83,10 +86,12 @@ def find(
 
 
 def channels_of(view: View, lexicon: Lexicon, texts: Sequence[str | None]) -> kf.Channels:
-    """Words, speaker and session of every row, for these queries (None: a query without words)."""
+    """Words, speaker, time and session of every row, for these queries (None: a query without words)."""
     capacity = view.rows.capacity
     lexical = lexicon.scores(texts, capacity)
     bonus = lexicon.spoken_by(texts, capacity) * np.float32(view.config.speaker)
+    if view.config.when and (happened := lexicon.happened(texts, capacity, view.today)) is not None:
+        bonus = bonus + np.float32(view.config.when) * happened
     return kf.Channels(jnp.asarray(lexical), jnp.asarray(bonus), jnp.asarray(lexicon.sessions(capacity)))
 
 

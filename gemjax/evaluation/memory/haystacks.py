@@ -1,6 +1,7 @@
 """What retrieval is measured on: LoCoMo, LongMemEval, or JSON of one's own, all read into one shape."""
 
 import dataclasses
+import datetime as dt
 import gzip
 import json
 import os
@@ -8,7 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from gemjax.errors import RequestError
+from gemjax.coremem.dates import read_time
+from gemjax.errors import MemoryBankError, RequestError
 from gemjax.evaluation.locomo import CATEGORIES, load_locomo
 
 
@@ -19,6 +21,8 @@ class Probe:
     text: str
     kind: str
     gold: frozenset[int]
+    asked: dt.datetime | None = None
+    """When it is asked, where that is known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Haystack:
     texts: tuple[str, ...]
     sessions: tuple[str, ...]
     probes: tuple[Probe, ...]
+    times: tuple[dt.datetime | None, ...] = ()
+    """When each turn was said; empty where that is not known."""
 
 
 def thinned(haystack: Haystack, most: int) -> Haystack:
@@ -42,7 +48,8 @@ def load_haystacks(path: str | os.PathLike[str]) -> tuple[str, list[Haystack]]:
 
     LoCoMo: all turns; the questions that carry an answer and have evidence. LongMemEval: the user's turns, as its own
     retrieval protocol has it; without the abstention questions and those with evidence in the assistant's turns only.
-    One's own: a list of `{"sessions": [{"turns": [{"id", "text"}]}], "questions": [{"question", "evidence": [ids]}]}`.
+    One's own: a list of `{"sessions": [{"turns": [{"id", "text"}]}], "questions": [{"question", "evidence": [ids]}]}`;
+    a session may have a `time` and a question a `date`. LoCoMo's questions are asked a day after the last session.
 
     Raises: RequestError naming what is wrong.
     """
@@ -63,7 +70,9 @@ def load_haystacks(path: str | os.PathLike[str]) -> tuple[str, list[Haystack]]:
             kind, out = "own", [_own(item, number) for number, item in enumerate(items)]
         else:
             raise RequestError(f"{name}: neither LoCoMo, nor LongMemEval, nor a list of objects with `sessions`")
-    except (KeyError, TypeError, AttributeError) as exc:
+    except MemoryBankError as exc:
+        raise RequestError(f"{name}: {exc}") from exc
+    except (KeyError, TypeError, AttributeError, IndexError) as exc:
         raise RequestError(f"{name}: not in the expected schema ({type(exc).__name__}: {exc})") from exc
     kept = [haystack for haystack in out if haystack.probes]
     if not kept:
@@ -75,34 +84,39 @@ def _locomo(path: str | os.PathLike[str]) -> list[Haystack]:
     out = []
     for conversation in load_locomo(path):
         probes = tuple(
-            Probe(q.text, f"{q.category} {CATEGORIES[q.category]}", frozenset(q.gold))
+            Probe(q.text, f"{q.category} {CATEGORIES[q.category]}", frozenset(q.gold), conversation.asked)
             for q in conversation.questions
             if q.gold and q.answered
         )
         sessions = tuple(id.split(":")[0] for id in conversation.turn_ids)
-        out.append(Haystack(conversation.id, conversation.texts, sessions, probes))
+        out.append(Haystack(conversation.id, conversation.texts, sessions, probes, conversation.times))
     return out
 
 
 def _longmemeval(item: dict[str, Any]) -> Haystack:
     texts: list[str] = []
     sessions: list[str] = []
+    times: list[dt.datetime | None] = []
     gold: set[int] = set()
+    dates = item.get("haystack_dates") or [None] * len(item["haystack_sessions"])
     for number, session in enumerate(item["haystack_sessions"]):
         for turn in session:
             if turn["role"] == "user" and turn["content"].strip():
                 if turn.get("has_answer"):
                     gold.add(len(texts))
                 texts.append(turn["content"])
+                times.append(read_time(dates[number], "haystack_dates"))
                 sessions.append(str(number))  # not its id: that names the sessions with the answer
     asked = gold and not str(item["question_id"]).endswith("_abs")
-    probes = (Probe(item["question"], item["question_type"], frozenset(gold)),) if asked else ()
-    return Haystack(str(item["question_id"]), tuple(texts), tuple(sessions), probes)
+    when = read_time(item.get("question_date"), "question_date")
+    probes = (Probe(item["question"], item["question_type"], frozenset(gold), when),) if asked else ()
+    return Haystack(str(item["question_id"]), tuple(texts), tuple(sessions), probes, tuple(times))
 
 
 def _own(item: dict[str, Any], number: int) -> Haystack:
     texts: list[str] = []
     sessions: list[str] = []
+    times: list[dt.datetime | None] = []
     place: dict[Any, int] = {}
     for n, session in enumerate(item["sessions"]):
         for turn in session["turns"]:
@@ -112,6 +126,7 @@ def _own(item: dict[str, Any], number: int) -> Haystack:
             place[turn["id"]] = len(texts)
             texts.append(text)
             sessions.append(str(session.get("id", n)))
+            times.append(read_time(turn.get("time", session.get("time")), f"haystack {number}, session {n}"))
     probes = []
     for question in item["questions"]:
         unknown = [id for id in question["evidence"] if id not in place]
@@ -119,5 +134,6 @@ def _own(item: dict[str, Any], number: int) -> Haystack:
             raise RequestError(f"haystack {number}: evidence names the unknown turn {unknown[0]!r}")
         if question["evidence"]:
             gold = frozenset(place[id] for id in question["evidence"])
-            probes.append(Probe(str(question["question"]), str(question.get("type", "question")), gold))
-    return Haystack(str(item.get("id", number)), tuple(texts), tuple(sessions), tuple(probes))
+            when = read_time(question.get("date"), f"haystack {number}, date")
+            probes.append(Probe(str(question["question"]), str(question.get("type", "question")), gold, when))
+    return Haystack(str(item.get("id", number)), tuple(texts), tuple(sessions), tuple(probes), tuple(times))

@@ -52,7 +52,9 @@ def encode(haystacks: Sequence[Haystack], encoder: Any, progress: Callable[[str]
             progress(f"encoding haystack {number} of {len(haystacks)}: {counted(len(haystack.texts), 'turn')}")
         questions = [probe.text for probe in haystack.probes]
         texts = list(haystack.texts)
-        out.append(Corpus(texts, questions, encoder.encode(texts), encoder.encode(questions), haystack.sessions))
+        asked = tuple(probe.asked for probe in haystack.probes)
+        vectors = encoder.encode(texts), encoder.encode(questions)
+        out.append(Corpus(texts, questions, *vectors, haystack.sessions, haystack.times, asked))
     return out
 
 
