@@ -139,6 +139,27 @@ def test_a_damaged_store_is_passed_over(tmp_path, gem):
     assert [c for c in again.lineages._known] == [first.session]
 
 
+def test_the_store_is_bounded_while_it_runs_and_a_large_conversation_is_not_kept(tmp_path, gem):
+    def size():
+        return sum(p.stat().st_size for p in tmp_path.iterdir())
+
+    shortener = Shortener(gem, store=ConversationStore(tmp_path, most_bytes=40_000))
+    names = []
+    for number in range(30):
+        agent = history("chat", 40, task=f"Task {number}")
+        names.append(shortener.shorten({"messages": agent.messages}, format="chat", scope=str(number)).session)
+        assert size() <= 40_000
+    kept = {p.stem for p in tmp_path.iterdir()}
+    assert names[-1] in kept and names[0] not in kept and len(kept) > 3
+    again = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path, most_bytes=40_000))
+    last = history("chat", 40, task="Task 29").messages
+    repeated = again.shorten({"messages": last}, format="chat", scope="29")
+    assert repeated.status == "repeated" and len(repeated.sources) < len(last)
+    tiny = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path / "tiny", most_bytes=500))
+    assert len(tiny.shorten({"messages": last}, format="chat").sources) < len(last)
+    assert not list((tmp_path / "tiny").iterdir())
+
+
 def test_a_retry_leaves_out_the_same_thinking(tmp_path):
     shortener = Shortener(HistoryCompressor(HashingEncoder()), store=ConversationStore(tmp_path))
     agent = history("anthropic", 40, model="claude-opus-5-5", thinking={"type": "adaptive"})

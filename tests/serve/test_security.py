@@ -149,6 +149,23 @@ def test_a_connection_that_is_kept_alive_has_the_same_patience_for_each_request(
             assert connection.recv(10_000).startswith(b"HTTP/1.1 408")
 
 
+def test_a_body_that_nobody_reads_does_not_hold_the_connection():
+    with stand(head_timeout=0.3) as place:
+        parts = urlsplit(place.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+            head = b"GET /healthz HTTP/1.1\r\nHost: " + local(place.url) + b"\r\nContent-Length: 9999\r\n\r\n"
+            connection.sendall(head)
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+            for _ in range(60):
+                try:
+                    connection.sendall(b"a")
+                except OSError:
+                    break
+                time.sleep(0.05)
+            else:
+                pytest.fail("the connection is still open")
+
+
 def test_headers_of_one_hop_stay_here_and_all_others_go_on(shared):
     head = b"GET /v1/echo HTTP/1.1\r\nHost: " + local(shared.url) + b"\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
     head += b"Authorization: Bearer hop\r\nX-GemJax-Session: me\r\nTE: trailers\r\nX-B: 2\r\nX-A: 1\r\n"
