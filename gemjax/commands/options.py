@@ -86,7 +86,7 @@ def arrival(text: str) -> ArrivalConfig:
         limit, keep = (int(part) for part in text.split(","))
         return ArrivalConfig(limit, keep)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected LIMIT,KEEP in characters such as 3000,1500, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected LIMIT,KEEP in characters such as 2000,1000, got {text!r}") from None
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

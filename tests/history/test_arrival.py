@@ -20,7 +20,7 @@ from tests.history.requests import exchange, output
 
 CALL = ToolCall("c", "bash", '{"command": "cat src/app.py"}')
 MARK = re.compile(r"\[… [\d,]+ (?:lines?|characters) left out\](?:[\n ]|$)")
-SMALL = ArrivalConfig(limit=400, keep=200)
+SMALL = ArrivalConfig(limit=400, keep=200, files=1)
 WORD = re.compile(r"\w")
 
 line = st.text(st.sampled_from("abc dé错ß,./:=#\t"), max_size=90) | st.sampled_from(
@@ -243,6 +243,27 @@ def test_the_original_comes_back_by_recall(blocks: int) -> None:
     assert found.status == "found" and output(1, 3_000) in found.text
 
 
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("cat src/app.py", True),
+        ("sed -n 1,200p /repo/src/app.py", True),
+        ("python -m pytest -q", False),
+        ("grep -rn value .", False),
+        ("curl https://example.org/page", False),
+    ],
+)
+def test_a_file_that_is_read_keeps_more(command: str, file: bool) -> None:
+    """Edits have to match its lines."""
+    messages = [{"role": "user", "content": "go"}, *exchange("chat", 0, 1_500)]
+    messages[1]["tool_calls"][0]["function"]["arguments"] = json.dumps({"command": command})
+    gem = compressor(ArrivalConfig(limit=400, keep=200, files=4))
+    assert bool(gem.compress(request_of("chat", messages)).shortened) is not file
+    messages[2]["content"] = output(0, 5_000)
+    (place,) = gem.compress(request_of("chat", messages)).shortened
+    assert place == 2
+
+
 def test_an_answer_of_the_recall_tool_stays_whole() -> None:
     gem = compressor()
     gem.recall_tool("chat", name="look_back")
@@ -306,6 +327,7 @@ def test_a_state_that_is_damaged_is_refused(saved: object) -> None:
         ({"limit": 10}, r"limit must be a whole number of at least 200 characters, got 10"),
         ({"keep": 1.5}, r"keep must be a whole number of at least 200 characters, got 1.5"),
         ({"limit": True}, "limit must be a whole number"),
+        ({"files": 0}, "files must be a whole number from 1 to 1000, got 0"),
         ({"limit": 500, "keep": 600}, r"keep must be at most limit \(500\), got 600"),
     ],
 )

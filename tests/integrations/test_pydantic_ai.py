@@ -9,26 +9,7 @@ pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
 import pydantic_ai
 
 from gemjax.integrations.pydantic_ai import capability
-from tests.provider.script import work as run_step
-
-
-def agent(provider, key, *capabilities, anthropic=False, tools=()):
-    if anthropic:
-        from pydantic_ai.models.anthropic import AnthropicModel as Model
-        from pydantic_ai.providers.anthropic import AnthropicProvider as Maker
-    else:
-        from pydantic_ai.models.openai import OpenAIChatModel as Model
-        from pydantic_ai.providers.openai import OpenAIProvider as Maker
-    base = provider.url if anthropic else f"{provider.url}/v1"
-    model = Model("scripted", provider=Maker(api_key=key, base_url=base))
-    made = pydantic_ai.Agent(model, instructions="Be exact.", capabilities=capabilities, tools=tools)
-
-    @made.tool_plain
-    def work(step: int) -> str:
-        """Do one step."""
-        return run_step(step)
-
-    return made
+from tests.integrations.pydantic_agent import agent
 
 
 def run(made, mode="sync"):

@@ -116,7 +116,7 @@ def test_pydantic_ai(asking, shortener, anthropic):
     import pydantic_ai
 
     from gemjax.integrations.pydantic_ai import capability, recall_tool
-    from tests.integrations.test_pydantic_ai import agent
+    from tests.integrations.pydantic_agent import agent
 
     key = f"pydantic-{anthropic}"
     made = agent(asking, key, capability(shortener), anthropic=anthropic, tools=[recall_tool(shortener)])
@@ -128,7 +128,7 @@ def test_pydantic_ai(asking, shortener, anthropic):
 def test_strands(asking, shortener, mode):
     needs("strands")
     from gemjax.integrations.strands import install, recall_tool
-    from tests.integrations.test_strands import agent
+    from tests.integrations.strands_agent import agent
 
     made = agent(asking, f"strands-{mode}", recall_tool(shortener))
     install(made, shortener)

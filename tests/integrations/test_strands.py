@@ -6,28 +6,8 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is not installed")
 
-import strands
-
 from gemjax.integrations.strands import install
-from tests.provider.script import work as run_step
-
-
-def agent(provider, key, *tools):
-    from strands.models.openai import OpenAIModel
-
-    @strands.tool
-    def work(step: int) -> str:
-        """Do one step."""
-        return run_step(step)
-
-    model = OpenAIModel(client_args={"api_key": key, "base_url": f"{provider.url}/v1"}, model_id="scripted")
-    return strands.Agent(
-        model,
-        tools=[work, *tools],
-        system_prompt="Be exact.",
-        callback_handler=None,
-        conversation_manager=strands.agent.NullConversationManager(),
-    )
+from tests.integrations.strands_agent import agent
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import numpy as np
 
 from gemjax.errors import GemjaxError
 from gemjax.evaluation.replay import Trajectory, Turn, requests
+from gemjax.evaluation.replay.grounding import CallNeeds, NeedIndex
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.config import GEMConfig
 from gemjax.history.evidence import Affinity, Goal, Rule
@@ -45,6 +46,7 @@ class Checkpoints:
             history already holds it.
         whole: energy that the full history holds of action, goal and final state, `[c, 3]` (`P_a([n])` of Eq. 4).
         given: what the compressor would select from, `c` of them.
+        needs: what the recorded next call copies from earlier blocks, `c` of them.
         refused: checkpoints whose full request a provider would refuse as recorded.
     """
 
@@ -59,6 +61,7 @@ class Checkpoints:
     final: np.ndarray
     whole: np.ndarray
     given: tuple[SelectionInput, ...]
+    needs: tuple[CallNeeds, ...]
     refused: int
 
     @property
@@ -70,7 +73,8 @@ class Checkpoints:
         """Some of the checkpoints, in the order given; what belongs to the trajectory stays."""
         at = list(rows)
         parts = {name: getattr(self, name)[at] for name in ("counts", "action", "latest", "goal", "whole")}
-        return dataclasses.replace(self, **parts, given=tuple(self.given[row] for row in at))
+        given, needs = tuple(self.given[row] for row in at), tuple(self.needs[row] for row in at)
+        return dataclasses.replace(self, **parts, given=given, needs=needs)
 
     def plan(self, row: int, config: GEMConfig) -> SelectionPlan:
         """What the compressor would select at checkpoint `row`."""
@@ -196,6 +200,7 @@ def checkpoints_of(
     counts = np.array([len(parsed.blocks) for _, parsed in found])
     action = np.stack([vector[text] for text in actions])
     goal_rows = np.stack([q["goal"] for q in queries])
+    index = NeedIndex(trajectory)
     targets = np.stack([action, goal_rows, np.broadcast_to(rows[-1], action.shape)], axis=1)
     return Checkpoints(
         id=trajectory.id,
@@ -209,6 +214,7 @@ def checkpoints_of(
         final=rows[-1],
         whole=whole_energies(rows, counts, targets),
         given=given,
+        needs=tuple(index.needs(turn) for turn, _ in found),
         refused=sum(bool(parsed.problems) for _, parsed in found),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from gemjax.errors import ConfigError
 from gemjax.evaluation.gem.checkpoints import MIN_BLOCKS, collect
 from gemjax.evaluation.gem.composition import replayed, table_e1
+from gemjax.evaluation.gem.grounding_tables import table_g
 from gemjax.evaluation.gem.replacement import table_2
 from gemjax.evaluation.gem.selection_tables import Study, table_1, table_d1, table_d2, table_d3, table_d4
 from gemjax.evaluation.gem.spectra import figure_3, table_c1
@@ -22,6 +23,7 @@ TABLES: dict[str, Callable[[Study], list[Table]]] = {
     "1": table_1,
     "Fig3": figure_3,
     "2": table_2,
+    "G.1": table_g,
     "D.1": table_d1,
     "D.2": table_d2,
     "D.3": table_d3,

@@ -11,6 +11,7 @@ import numpy as np
 
 from gemjax.errors import ConfigError
 from gemjax.evaluation.gem.checkpoints import MIN_BLOCKS, Checkpoints, collect, moments
+from gemjax.evaluation.gem.grounding_tables import grounding_of
 from gemjax.evaluation.gem.run import Evaluation
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import SELECTORS, Values, matched, selections
@@ -339,6 +340,8 @@ def _measured(done: Sequence[tuple[_Job, dict[str, float]]], study: Study, setti
     ordered = sorted(done, key=lambda pair: pair[0].row)
     at = [job.row for job, _ in ordered]
     values = _cheap(study, settings.count)
+    given = [(g, n) for t in study.trajectories for g, n in zip(t.given, t.needs, strict=True)]
+    found = {name: [grounding_of(job.masks[name], *given[job.row])[0] for job, _ in ordered] for name in SELECTORS}
     losses = {h: np.array([results[h] for _, results in ordered]) for h in ("full", "none", *SELECTORS)}
     return Measured(
         names=[t.id for t in study.trajectories],
@@ -350,5 +353,8 @@ def _measured(done: Sequence[tuple[_Job, dict[str, float]]], study: Study, setti
         none=losses["none"],
         losses={name: losses[name] for name in SELECTORS},
         latest={name: np.array([bool(job.masks[name][-1]) for job, _ in ordered]) for name in SELECTORS},
-        cheap={name: {m: v[at] for m, v in values[name].items()} for name in SELECTORS},
+        cheap={
+            name: {m: v[at] for m, v in values[name].items()} | {"grounding": np.array(found[name], np.float64)}
+            for name in SELECTORS
+        },
     )

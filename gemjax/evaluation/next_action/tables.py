@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gemjax.evaluation.gem.correlation import across, within
 from gemjax.evaluation.gem.selectors import SELECTORS, Values
 from gemjax.evaluation.gem.table import (
     PAIRED_COLUMNS,
@@ -19,7 +20,7 @@ from gemjax.evaluation.gem.table import (
     paired_rows,
     trajectory_means,
 )
-from gemjax.evaluation.statistics import bootstrap_statistic, spearman
+from gemjax.evaluation.statistics import bootstrap_statistic
 from gemjax.wording import counted
 
 REFERENCES = ("geometry", "recency")
@@ -28,10 +29,10 @@ PREDICTORS = {
     "C": "1 - C",
     "E": "1 - E",
     "R_a": "1 - R_a",
+    "grounding": "1 - grounding",
     "latest": "latest block dropped",
 }
 """The cheap measures of evidence lost. The last one is no measure of the paper's: it is what they have to beat."""
-_RESAMPLES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,37 +167,6 @@ def table_n2(m: Measured) -> Table:
     )
 
 
-def within(rise: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Spearman's correlation over the selectors of each checkpoint, `[c]`; NaN where one of the two is constant."""
-    return np.array([spearman(a, b) if _defined(a, b) else np.nan for a, b in zip(rise.T, lost.T, strict=True)])
-
-
-def _defined(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.isfinite(a).all() and np.isfinite(b).all())
-
-
-def across(rise: np.ndarray, lost: np.ndarray, groups: np.ndarray, used: np.ndarray) -> Cell:
-    """Spearman's correlation over (checkpoint, selector) pairs, each value less its checkpoint's mean.
-
-    Args:
-        rise, lost: `[selectors, c]`.
-        groups: trajectory of each checkpoint, `[c]`.
-        used: the pairs that count, bool `[selectors, c]`. A checkpoint with fewer than two of them counts for nothing.
-    """
-    used = used & np.isfinite(rise) & np.isfinite(lost)
-    used = used & (used.sum(axis=0) > 1)
-
-    def centred(x: np.ndarray) -> np.ndarray:
-        means = np.where(used, x, 0).sum(axis=0) / np.maximum(used.sum(axis=0), 1)
-        # Differences of equal values may leave the last bit, which a rank would take for an order.
-        return np.asarray(np.round(x - means, 9).T[used.T])
-
-    a, b = centred(rise), centred(lost)
-    units = np.broadcast_to(groups[:, None], used.T.shape)[used.T]
-    low, high = bootstrap_statistic(lambda rows: spearman(a[rows], b[rows]), units, resamples=_RESAMPLES)
-    return Cell(number(spearman(a, b)), number(low), number(high))
-
-
 def table_n3(m: Measured) -> list[Table]:
     """Which cheap measure orders selections as the rise of the loss does."""
     everywhere = np.ones(m.rise.shape, bool)
@@ -216,7 +186,7 @@ def table_n3(m: Measured) -> list[Table]:
     means = {p: trajectory_means(each[p], m.groups) for p in PREDICTORS}
     pairs = {
         f"within: {PREDICTORS[a]} against {PREDICTORS[b]}": means[a] - means[b]
-        for a, b in (("T3", "C"), ("T3", "E"), ("T3", "latest"), ("C", "E"))
+        for a, b in (("T3", "C"), ("T3", "E"), ("T3", "latest"), ("C", "E"), ("grounding", "T3"))
     }
     return [
         Table(

@@ -85,6 +85,7 @@ class Met:
         edits: share of the edits with every line there.
         by_distance: met and asked for, for each class of distance.
         missing: the values that are not there.
+        unseen: the lines of edits that are not there.
     """
 
     grounding: float | None
@@ -94,6 +95,7 @@ class Met:
     edits: float | None
     by_distance: tuple[tuple[int, int], ...]
     missing: tuple[Need, ...] = ()
+    unseen: tuple[Need, ...] = ()
 
 
 class NeedIndex:
@@ -228,6 +230,7 @@ def met(needs: CallNeeds, here: Callable[[int], bool], changed: Sequence[str] = 
         _share(edits),
         tuple((a, b) for a, b in bins),
         tuple(need for s, need in zip(seen, needs.values, strict=True) if not s),
+        tuple(line for lines in needs.edits for line in lines if not visible(line)),
     )
 
 

@@ -1,8 +1,9 @@
-r"""What forgetting costs: a call that copies a value which is gone has to look it up again first.
+r"""What forgetting costs: a call that copies a value which is gone has to look it up again first, and so has an edit of
+lines that are gone.
 
 At each checkpoint whose needs are not all met (`gemjax.evaluation.replay.grounding`, leniently) the agent makes one
 more request. It reads what was forwarded, which the provider has just cached, writes the blocks that it looks up (the
-newest that holds each missing value) and a short call of its own:
+newest that holds each missing value or line) and a short call of its own:
 
     extra = read * forwarded + write * (looked up + call) + output * call
 
@@ -67,7 +68,7 @@ class Lookups:
             index: its number in the trajectory.
             forwarded: its characters.
             needs: what the call after it copies; None where that is not measured.
-            missing: the needs that nothing forwarded meets.
+            missing: the needs that nothing forwarded meets, values and lines of edits.
         """
         self._until = {block: last for block, last in self._until.items() if last >= index}
         self.cost += self._prices.read * sum(self._sizes[b] for b in self._until)

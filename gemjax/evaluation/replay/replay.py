@@ -276,7 +276,8 @@ class _Run:
         here = {id(m) for m in sent}
         if needs is not None:
             track.met.append(self._met(track, turn, sent, here, needs))
-        track.lookups.account(turn.index, account.chars, needs, list(track.met[-1].missing) if needs else [])
+        missing = [*track.met[-1].missing, *track.met[-1].unseen] if needs else []
+        track.lookups.account(turn.index, account.chars, needs, missing)
         if action is not None:
             kept = [all(id(turn.messages[m]) in here for m in block.messages) for block in turn.blocks]
             track.retained.append(_retained(self._rows, action, kept))

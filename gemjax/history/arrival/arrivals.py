@@ -13,6 +13,7 @@ from gemjax.history.formats import compact_json, plain
 from gemjax.history.formats.results import with_results
 from gemjax.history.records import Block, ToolCall
 from gemjax.history.result import CompressionResult, Status
+from gemjax.history.signals.tools import effects_of
 
 _ID = 16
 """Hexadecimal digits that stand for a message in a saved state."""
@@ -138,11 +139,21 @@ def _copy(parsed: Parsed, index: int, config: ArrivalConfig, spared: Collection[
         call = calls.get(name)
         if len(text) <= config.limit or call is None or call.name in spared or user_words([(call.name, text)]):
             return text
-        return shortened(text, call, config.limit, config.keep)
+        times = config.files if _reads_a_file(call, text) else 1
+        return shortened(text, call, times * config.limit, times * config.keep)
 
     message = plain(parsed.messages[index])
     copy = with_results(message, parsed.format.name, short)
     return (copy, 0 if copy is message else record.chars - len(compact_json(copy)))
+
+
+def _reads_a_file(call: ToolCall, text: str) -> bool:
+    """Whether a result is the text of a file that the call names; a call that is too costly to read names none."""
+    try:
+        effects = effects_of(call, text[:500])
+    except Exception:  # an agent is waiting, and this decides only how much stays
+        return False
+    return effects.quotes and any(source in effects.touches for source in effects.sources)
 
 
 def _calls(parsed: Parsed, index: int) -> dict[str, ToolCall]:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from gemjax.evaluation.gem.correlation import across, within
 from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import SELECTORS, matched, selections
-from gemjax.evaluation.next_action.tables import PREDICTORS, Measured, across, table_n1, table_n2, table_n3, within
+from gemjax.evaluation.next_action.tables import PREDICTORS, Measured, table_n1, table_n2, table_n3
 from gemjax.evaluation.statistics import bootstrap_intervals, bootstrap_statistic, spearman
 
 
@@ -48,7 +49,13 @@ def measured():
     losses = full + tokens * (0.4 * lost + 0.1 * rng.standard_normal((s, c)))
     latest = rng.uniform(size=(s, c)) < 0.6
     cheap = {
-        name: {"T3": np.round(3 * (1 - lost[i])) / 3, "C": 1 - lost[i], "E": rng.uniform(size=c), "R_a": lost[i]}
+        name: {
+            "T3": np.round(3 * (1 - lost[i])) / 3,
+            "C": 1 - lost[i],
+            "E": rng.uniform(size=c),
+            "R_a": lost[i],
+            "grounding": 1 - lost[i] ** 2,
+        }
         for i, name in enumerate(SELECTORS)
     }
     return Measured(

@@ -103,8 +103,19 @@ def test_edits_are_counted_apart() -> None:
     needs = _last_needs(t)
     assert [n.value for n in needs.values] == ["f.py"]
     assert [[n.value for n in lines] for lines in needs.edits] == [["return first_value + 1"]]
-    assert met(needs, lambda m: m not in (1, 2)).edits == 0.0
-    assert met(needs, lambda m: m not in (3, 4)).edits == 1.0
+    gone, there = met(needs, lambda m: m not in (1, 2)), met(needs, lambda m: m not in (3, 4))
+    assert (gone.edits, [line.value for line in gone.unseen], gone.missing) == (0.0, ["return first_value + 1"], ())
+    assert (there.edits, there.unseen) == (1.0, ())
+
+
+def test_an_edit_of_lines_that_are_gone_has_to_look_them_up(hashing_encoder: Any) -> None:
+    source = "def f(first_value):\n    return first_value + 1\n"
+    edit = {"path": "f.py", "old_string": "    return first_value + 1", "new_string": "    return 2"}
+    t = _trajectory(({"path": "f.py"}, source), *[({"path": "f.py", "n": n}, "f.py") for n in range(20)], (edit, "ok"))
+    outcome = Replay(methods_named(["none", "keep-last-16"], Prices()), hashing_encoder, EstimatedTokens()).run(t)
+    last = outcome.methods["keep-last-16"]
+    assert outcome.methods["none"].refetches == 0
+    assert last.met[-1].fully in (True, None) and last.refetches == 1 and last.refetch_cost > 0
 
 
 def test_a_part_of_a_longer_word_is_no_value() -> None:

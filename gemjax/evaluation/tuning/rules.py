@@ -1,6 +1,6 @@
 """Default rules chosen by cross-validation over trajectories, at the count of the paper's rules.
 
-    python bench/choose_rules.py PATH... [--vectors DIR] [--repeats 20] [--folds 5]
+    python -m gemjax.evaluation.tuning.rules PATH... [--vectors DIR] [--repeats 20] [--folds 5]
 
 Every setting of the grid keeps as many blocks as the paper's rules do (Table 1's protocol). In each fold the setting of
 largest Top-3 retention among those that reach the asked coverage and centroid similarity on the other trajectories is
@@ -22,14 +22,25 @@ from gemjax.evaluation.gem.selection_tables import Study
 from gemjax.evaluation.gem.selectors import exact, protected_sets
 from gemjax.evaluation.gem.table import trajectory_means
 from gemjax.evaluation.replay import load
-from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Balance, Errors, Goal, Recent, Sources, State
+from gemjax.history.evidence import (
+    DEFAULT_RULES,
+    PAPER_RULES,
+    Affinity,
+    Balance,
+    Errors,
+    Goal,
+    Recent,
+    Rule,
+    Sources,
+    State,
+)
 
 MEASURES = ("T3", "E", "C")
 
 
-def grid() -> dict[str, tuple]:
+def grid() -> dict[str, tuple[Rule, ...]]:
     """Name -> rules. What is kept beyond the affinity blocks that are named first does not vary."""
-    out = {
+    out: dict[str, tuple[Rule, ...]] = {
         "paper rules": PAPER_RULES,
         "paper rules, affinity 9 last": (
             Recent(),
@@ -42,7 +53,7 @@ def grid() -> dict[str, tuple]:
         "default": DEFAULT_RULES,
     }
     for recent, near, balance, state in itertools.product((3, 4), (2, 3, 4), (0, 1, 2, 3), (2, 3)):
-        rules = (
+        rules: tuple[Rule, ...] = (
             Recent(recent),
             Affinity(near),
             *([Balance(balance)] if balance else []),
@@ -87,7 +98,8 @@ def main() -> int:
     console.print(table)
     names = [name for name in means if name.startswith("recent")]
     stack = np.stack([means[name] for name in names])
-    rng, held, chosen = np.random.default_rng(0), [], Counter()
+    rng, held = np.random.default_rng(0), []
+    chosen: Counter[str] = Counter()
     for _ in range(arguments.repeats):
         fold = rng.permutation(stack.shape[1]) % arguments.folds
         for k in range(arguments.folds):

@@ -1,4 +1,6 @@
-"""What a distilled conversation holds of answers to questions that nobody has asked yet: `python bench/... PATH`.
+"""What a distilled conversation holds of answers to questions that nobody has asked yet.
+
+    python -m gemjax.evaluation.tuning.unasked PATH
 
 PATH is a file in LoCoMo's schema. Each whole conversation is distilled without query and scores; printed is the share
 of the gold answers' words that is left, mean over the answered questions of a conversation, then over conversations,
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, Turn
 from gemjax.distill.baselines import Truncation
+from gemjax.distill.shortener import Compressor
 from gemjax.evaluation.compression import header_length, measurable, words
 from gemjax.evaluation.locomo import load_locomo
 from gemjax.evaluation.remembering import RememberingModel
@@ -25,7 +28,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model = RememberingModel(default_language_model(), arguments.cache)
     conversations = load_locomo(arguments.path)
-    methods = {
+    methods: dict[str, Compressor] = {
         "the beginning": Truncation(model, "first"),
         "the end": Truncation(model, "last"),
         "mean sensitivity": Distiller(model, DistillConfig(order="sensitivity")),

@@ -2,29 +2,33 @@
 
 gemjax replay PATH --json > cached.json
 gemjax replay PATH --json --prices 1,1,1 --methods none,paper,cost-aware > uncached.json
-python bench/frontier.py PATH > frontier.txt
-python bench/write_results.py cached.json uncached.json [frontier.txt]
+python -m gemjax.evaluation.tuning.frontier PATH > frontier.txt
+python docs/writers/replay_pages.py cached.json uncached.json [frontier.txt]
 """
 
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from pages import ROOT, insert
+
 SHOWN = {
     "none": "send everything",
     "paper": "`paper` policy",
     "cost-aware": "**`cost-aware` policy (default)**",
     "keep-last-16": "keep the last 16 blocks",
     "clear-tool-results": "clear old tool results",
+    "arrival": "long results short on arrival, nothing dropped",
+    "arrival+cost-aware": "long results short on arrival, and `cost-aware`",
     "random": "random blocks, same count and schedule",
     "latest-action": "most similar to the latest action, at each request",
     "latest-action-held": "most similar to the latest action, same schedule",
 }
 
 
-def replay_table(report: dict) -> str:
+def replay_table(report: dict[str, Any]) -> str:
     """Markdown: one row a method, sums over everything with the mean over trajectories in brackets."""
     lines = [
         "| method | cost | with re-fetches | fully grounded | top-3 retention | characters | rewrites |",
@@ -37,7 +41,7 @@ def replay_table(report: dict) -> str:
     return "\n".join(lines)
 
 
-def length_table(report: dict) -> str:
+def length_table(report: dict[str, Any]) -> str:
     """Markdown: mean cost and top-3 of runs of some length."""
     bounds = [(0, 31), (32, 99), (100, 10**9)]
     groups = [[t for t in report["trajectories"] if low <= t["blocks"] <= high] for low, high in bounds]
@@ -59,21 +63,11 @@ def length_table(report: dict) -> str:
 
 
 def frontier_table(text: str) -> str:
-    """Markdown from the table that bench/frontier.py prints."""
+    """Markdown from the table that -m gemjax.evaluation.tuning.frontier prints."""
     rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines() if line.strip()]
     return "\n".join(
         [f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|", *(f"| {' | '.join(r)} |" for r in rows[1:])]
     )
-
-
-def insert(page: Path, name: str, content: str) -> None:
-    text = page.read_text()
-    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    if start not in text or end not in text:
-        raise SystemExit(f"{page.name} has no place {start} ... {end}")
-    head, _, rest = text.partition(start)
-    _, _, tail = rest.partition(end)
-    page.write_text(f"{head}{start}\n{content}\n{end}{tail}")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Weights of the question's words and of neighbours, chosen by leaving conversations of LoCoMo out.
 
-    python bench/choose_relevance.py locomo10.json [--vectors DIR]
+    python -m gemjax.evaluation.tuning.relevance locomo10.json [--vectors DIR]
 
 Judges orders of turns alone: whole turns enter until the budget is full, and the share of the gold answer's words that
 they hold is compared with retrieval order. For each conversation the weights are chosen on the others. Prints the grid
@@ -19,7 +19,7 @@ from rich.table import Table
 from gemjax.distill.relevance import fused_relevance
 from gemjax.encoders import CachedEncoder, default_encoder
 from gemjax.evaluation import locomo
-from gemjax.evaluation.compression import BUDGETS, cases, words
+from gemjax.evaluation.compression import BUDGETS, Case, cases, words
 from gemjax.evaluation.rankings import method_named
 from gemjax.evaluation.statistics import student_quantile
 from gemjax.models.language import default_language_model
@@ -28,12 +28,13 @@ LEXICAL = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 NEIGHBOURS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6)
 
 
-def recalls(case, costs: list[int], held: list[frozenset[str]], order: np.ndarray) -> list[float]:
+def recalls(case: Case, costs: list[int], held: list[frozenset[str]], order: np.ndarray) -> list[float]:
     """Share of the answer's words in the whole turns that fit each budget, taken in this order."""
     gold = frozenset(words(case.question.answer))
     out = []
     for budget in BUDGETS:
-        left, found = budget, set()
+        left = budget
+        found: set[str] = set()
         for turn in order:
             if costs[turn] > left:
                 break
@@ -57,7 +58,11 @@ def main() -> int:
     groups = np.array([case.conversation for case in chosen])
     grid = list(itertools.product(LEXICAL, NEIGHBOURS))
     values = np.zeros((len(grid), len(chosen), len(BUDGETS)))
-    count = functools.cache(lambda text: model.count("\n" + text))
+
+    @functools.cache
+    def count(text: str) -> int:
+        return model.count("\n" + text)
+
     for i, case in enumerate(chosen):
         texts = [turn.text for turn in case.turns]
         costs = [count(text) for text in texts]

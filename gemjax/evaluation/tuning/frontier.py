@@ -1,6 +1,6 @@
 """Cost against next-action retention for many settings of the compressor, over recorded trajectories.
 
-    python bench/frontier.py PATH... [--vectors DIR] [--only NAME,...] [--exclude ID,...]
+    python -m gemjax.evaluation.tuning.frontier PATH... [--vectors DIR] [--only NAME,...] [--exclude ID,...]
 
 Prints one row a setting: the bill and Top-3 retention over everything, their means over trajectories, and rewrites.
 The shipped default was chosen from this table; docs/replay.md shows it.
@@ -13,20 +13,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from gemjax import GEMConfig
 from gemjax.encoders import CachedEncoder, default_encoder
 from gemjax.evaluation.replay import Prices, Replay, default_counter, load, methods_named
 from gemjax.evaluation.replay.compressed import Compressed
 from gemjax.evaluation.replay.report import Report
-from gemjax.history import CostAwarePolicy
-from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Recent, State
+from gemjax.history import CostAwarePolicy, GEMConfig
+from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES, Affinity, Recent, Rule, State
 
-RULES = {r.name: r for r in PAPER_RULES}
+RULES: dict[str, Rule] = {r.name: r for r in PAPER_RULES}
 
 
-def rules(**changes):
+def rules(**changes: Rule | None) -> tuple[Rule, ...]:
     """The paper's rules with some replaced or, by None, left out; and `affinity`."""
-    chosen = {**RULES, "affinity": Affinity(3), **changes}
+    chosen: dict[str, Rule | None] = {**RULES, "affinity": Affinity(3), **changes}
     return tuple(r for r in chosen.values() if r is not None)
 
 

@@ -1,9 +1,9 @@
 """Put the measured GEM tables into docs/results.md, between `<!-- NAME -->` and `<!-- /NAME -->`.
 
     gemjax eval gem PATH --out out/gem --json > out/gem.json
-    python bench/write_gem_results.py out/gem.json out/gem
+    python docs/writers/gem_pages.py out/gem.json out/gem
     gemjax eval next-action PATH --out out/next-action --json > out/next-action.json
-    python bench/write_gem_results.py out/next-action.json out/next-action
+    python docs/writers/gem_pages.py out/next-action.json out/next-action
 
 Each writes its own part of the page, copies the figures that it shows to docs/figures, and refuses an interrupted run.
 """
@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from write_results import ROOT, insert
+from pages import ROOT, insert
 
 from gemjax.evaluation.gem.report import markdown
 from gemjax.evaluation.gem.table import Cell, Row, Table

@@ -3,7 +3,7 @@
     gemjax eval compression PATH -o all.json
     gemjax eval compression PATH --sample N --ablations --losses N --bounds N -o sample.json
     gemjax eval compression PATH --sample M --no-each-question --ablations --methods fdtd -o parts.json
-    python bench/write_compression_results.py all.json sample.json parts.json
+    python docs/writers/compression_pages.py all.json sample.json parts.json
 
 Refuses an interrupted run.
 """
@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from write_results import ROOT, insert
+from pages import ROOT, insert
 
 from gemjax.commands.compression_tables import difference
 from gemjax.evaluation.compression import BASELINE
