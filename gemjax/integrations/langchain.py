@@ -78,5 +78,11 @@ def _kept(shortener: Shortener, messages: Sequence[Any], thread: str | None) -> 
 def _wire(messages: Sequence[Any]) -> list[Any]:
     from langchain_core.messages import convert_to_openai_messages
 
-    # One at a time: a message that becomes several has no one place to be cut at.
-    return [convert_to_openai_messages(message) for message in messages]
+    wire = []
+    for message in messages:
+        # One at a time: a message that becomes several has no one place to be cut at.
+        converted: Any = convert_to_openai_messages(message)
+        # Where gateways' models keep signed thinking; the conversion leaves it out.
+        beside = {k: v for k, v in message.additional_kwargs.items() if k in ("thinking_blocks", "reasoning_details")}
+        wire.append({**converted, **beside} if beside and isinstance(converted, dict) else converted)
+    return wire

@@ -64,8 +64,9 @@ def _said(part: Any) -> dict[str, Any]:
     if kind == "tool-call":
         return {"type": "tool_use", "id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
     if kind == "thinking":
-        # Bound to its prefix where Anthropic signed it; others' signatures stand for themselves.
-        signed = part.signature if part.provider_name in ("anthropic", "bedrock") else None
+        # Anthropic's models sign it with its prefix, through whatever provider; these sign it by itself.
+        by_itself = (part.provider_name or "").partition("-")[0] in ("openai", "azure", "google")
+        signed = None if by_itself else part.signature
         return {"type": "thinking", "thinking": part.content, "signature": signed}
     return {"type": "text", "text": part.content} if kind == "text" and part.content else _opaque(kind)
 

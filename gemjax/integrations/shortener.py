@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gemjax.errors import GemjaxError
 from gemjax.history import CompressionResult, GEMConfig, HistoryCompressor
 from gemjax.history.archive import Recall
-from gemjax.history.thinking import without_thinking
+from gemjax.history.thinking import is_signed, without_thinking
 from gemjax.integrations.lineage import Conversation, Lineages, chain_of, common_prefix, scope_digest
 from gemjax.integrations.store import ConversationStore
 
@@ -19,6 +19,8 @@ KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages"}
 
 _NOBODY = "gemjax: no conversation"
 _WORTH_KEEPING = 16
+_REASONED = frozenset(("thinking", "redacted_thinking", "reasoning", "reasoning_content"))
+_ALWAYS_SIGNED = frozenset(("redacted_thinking", "reasoning_content"))
 _ON_THE_SERVER = ("previous_response_id", "conversation", "thread")
 T = TypeVar("T")
 _log = logging.getLogger("gemjax.integrations")
@@ -364,14 +366,21 @@ def _frame(request: Any) -> str:
 
 
 def _has_bound_thinking(messages: Sequence[Any]) -> bool:
-    """Whether a message holds thinking that its provider signed together with what stands before it."""
-    return any(
-        isinstance(part, dict)
-        and (part.get("type") == "redacted_thinking" or (part.get("type") == "thinking" and part.get("signature")))
-        for message in messages
-        if isinstance(message, dict) and isinstance(message.get("content"), list)
-        for part in message["content"]
-    )
+    """Whether a message holds thinking that its provider may have signed together with what stands before it."""
+    return any(is_signed(m) or any(_may_be_signed(part) for part in _content(m)) for m in messages)
+
+
+def _may_be_signed(part: Any) -> bool:
+    """Frameworks write signed thinking in shapes of their own, with the signature somewhere inside."""
+    if not isinstance(part, dict) or part.get("type") not in _REASONED:
+        return False
+    inner = [part, *(value for value in part.values() if isinstance(value, dict))]
+    return part["type"] in _ALWAYS_SIGNED or any(value.get("signature") for value in inner)
+
+
+def _content(message: Any) -> Sequence[Any]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, list) else ()
 
 
 def _whole(request: Any, count: int, status: str, reason: str, session: str = "", common: int = 0) -> Outcome:

@@ -78,7 +78,9 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
         failed = result.get("status") == "error"
         return {"type": "tool_result", "tool_use_id": result["toolUseId"], "content": content, "is_error": failed}
     if "reasoningContent" in block:
-        thought = block["reasoningContent"].get("reasoningText", {})
+        thought = block["reasoningContent"].get("reasoningText")
+        if thought is None:
+            return {"type": "redacted_thinking", "data": "(redacted)"}
         return {"type": "thinking", "thinking": thought.get("text", ""), "signature": thought.get("signature")}
     return {"type": "text", "text": f"[{next(iter(block), 'block')}]"}
 
