@@ -254,6 +254,7 @@ def test_bad_calls_are_refused_and_change_nothing(memory, call, error, message):
         (lambda: CoreMemConfig(prompt="Hi"), "prompt must be"),
         (lambda: CoreMemConfig(sampling=3), "sampling must be"),
         (lambda: CoreMemConfig(memory=3), "memory must be"),
+        (lambda: CoreMemConfig(rerank=3), "rerank must have"),
         (lambda: CoreMemConfig(unanswered=3), "unanswered must be"),
     ],
 )

@@ -1,7 +1,8 @@
 """Memories that a generator writes of a dialogue: a summary of each session, or the facts in it, line by line.
 
 In the spirit of MemoryOS (summaries) and Mem0 (extracted facts): what they do with one prompt, without their
-hierarchies, updates and tools, so that a row says what writing is worth with this generator, not what those products score.
+hierarchies, updates and tools, so that a row says what writing is worth with this generator, not what those products
+score.
 """
 
 import dataclasses

@@ -308,7 +308,7 @@ def test_written_memories_are_found_and_written_once(path, plan, tmp_path):
     assert report["facts"]["contained"]["value"] == 1.0 and report["summaries"]["contained"]["value"] > 0
     asked = len(generator.prompts)
     calls = [prompt for prompt in generator.prompts if "Write nothing else." in prompt[0]["content"]]
-    assert len(calls) == 2 * 2 * 2  # two methods, two dialogues of two sessions
+    assert len(calls) == 2 * 2  # two methods, two sessions; the second dialogue is the same
     answer_all(materials, methods, own, kept)
     assert len(generator.prompts) == asked
     fresh = dataclasses.replace(own, setting=dataclasses.replace(setting, notebook=Kept(tmp_path / "kept.jsonl")))
