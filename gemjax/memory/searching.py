@@ -89,7 +89,7 @@ def channels_of(view: View, lexicon: Lexicon, texts: Sequence[str | None]) -> kf
     """Words, speaker, time and session of every row, for these queries (None: a query without words)."""
     capacity = view.rows.capacity
     lexical = lexicon.scores(texts, capacity)
-    bonus = lexicon.spoken_by(texts, capacity) * np.float32(view.config.speaker)
+    bonus: Float[np.ndarray, "n q"] = lexicon.spoken_by(texts, capacity) * np.float32(view.config.speaker)
     if view.config.when and (happened := lexicon.happened(texts, capacity, view.now.date())) is not None:
         bonus = bonus + np.float32(view.config.when) * happened
     if view.config.forgetting:
