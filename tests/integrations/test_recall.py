@@ -16,6 +16,7 @@ from tests.conftest import HashingEncoder
 from tests.provider.app import Provider
 from tests.provider.loopback import on_loopback
 from tests.provider.script import work as run_step
+from tests.provider.script import working
 from tests.serve.agents import FIELDS, history
 
 ASKED, STEPS = 58, (3, 4)
@@ -36,7 +37,11 @@ def shortener():
 @pytest.fixture(scope="module")
 def asking():
     """A provider whose model looks for an early step late."""
-    made = Provider(recalls={ASKED: QUERY})
+
+    def calling(turn):
+        return ("recall_dropped_history", {"query": QUERY}) if turn == ASKED else working(turn)
+
+    made = Provider(calling=calling)
     with on_loopback(made.app) as url:
         made.url = url
         yield made
