@@ -40,7 +40,7 @@ def check(provider, key):
 def test_pydantic_ai(binding, gem, mode):
     needs("pydantic_ai")
     from gemjax.integrations.pydantic_ai import capability
-    from tests.integrations.test_pydantic_ai import agent, run
+    from tests.integrations.pydantic_agent import agent, run
 
     run(agent(binding, "bound", capability(gem), anthropic=True), mode)
     check(binding, "bound")
