@@ -71,7 +71,7 @@ def test_litellm(binding, gem, mode, monkeypatch):
     import litellm
 
     from gemjax.integrations.litellm import callback, completion_with
-    from tests.integrations.test_litellm import take
+    from tests.integrations.litellm_agent import take
 
     base = {"model": f"anthropic/{MODEL}", "api_base": binding.url, "api_key": "bound", "tools": [wire_tool("chat")]}
     messages = [{"role": "user", "content": TASK}]
