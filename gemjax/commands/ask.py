@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="what is asked")
     who = add_generator_options(parser)
     who.add_argument("--no-answer", action="store_true", help="only recall: no model is loaded or asked")
+    parser.add_argument("--rerank", metavar="NAME", help="a cross-encoder reads the best candidates with the question")
     parser.add_argument("--budget", type=token_count, metavar="N", help="most tokens of evidence (default 500)")
     parser.add_argument("--max-tokens", type=token_count, metavar="N", help="most tokens of the answer (default 64)")
     parser.add_argument("--scope", metavar="A/B", default="", help="only memories of this scope")
@@ -38,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     where = _where(arguments)
     check_generator_options(arguments)
-    changes = _changes(arguments)
     start_jax(arguments)
+    changes = _changes(arguments)
 
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
@@ -114,6 +115,10 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
         out["sampling"] = Sampling(max_tokens=arguments.max_tokens)
     if arguments.support is not None:
         out["support"] = None if arguments.support == "none" else arguments.support
+    if arguments.rerank is not None:
+        from gemjax.encoders.cross import CrossEncoder
+
+        out["rerank"] = CrossEncoder(arguments.rerank)
     if arguments.prompt is not None:
         try:
             out["prompt"] = PromptTemplate.from_dict(read_json(arguments.prompt))

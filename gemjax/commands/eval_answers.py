@@ -18,7 +18,7 @@ def add_arguments(sets: Any) -> None:
         description="What a generator answers when different memories choose what it reads; every answer is kept.",
     )
     parser.add_argument("path", metavar="PATH", help="LoCoMo, LongMemEval (.json or .json.gz), or your own JSON")
-    parser.add_argument("--methods", metavar="A,B", help="default: all that need no language model of their own")
+    parser.add_argument("--methods", metavar="A,B", help="default: all that neither read nor write with a model")
     parser.add_argument("--budget", type=token_count, default=500, metavar="N", help="tokens of evidence (default 500)")
     parser.add_argument("--max-tokens", type=token_count, default=64, metavar="N", help="of an answer (default 64)")
     parser.add_argument("--limit", type=token_count, metavar="N", help="only N questions, at random by a fixed seed")
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
         generator = generator_from(arguments, status.update)
         model = default_language_model() if any(method.reads for method in methods.values()) else None
         setting = Setting(
-            encoder, generator, model or default_tokenizer(), PromptTemplate(), model, arguments.max_tokens
+            encoder, generator, model or default_tokenizer(), PromptTemplate(), model, arguments.max_tokens, kept
         )
         judge = generator_from(judged, status.update) if judged.endpoint else None
         plan = Plan(setting, Sampling(max_tokens=arguments.max_tokens), arguments.budget, judge)

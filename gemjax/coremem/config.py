@@ -5,6 +5,7 @@ from typing import Literal
 
 from gemjax.coremem.generation import Sampling
 from gemjax.coremem.prompts import PromptTemplate
+from gemjax.encoders.cross import Reranker
 from gemjax.errors import ConfigError
 from gemjax.memory.config import MemoryConfig
 
@@ -18,6 +19,8 @@ class CoreMemConfig:
         budget: tokens of evidence in a prompt, lines as the template has them; the paper's B.
         memory: settings of a bank that is made or opened by its path; None: `MemoryConfig.hybrid()`. A bank that is
             passed in keeps its own.
+        rerank: reads the question with the `retrieve` best by the search and by the cosine, such as
+            `gemjax.CrossEncoder(folder)`, and puts them in order; None: the search's order.
         prompt: the template.
         sampling: how answers are sampled.
         support: an answer is only tried where the evidence supports it this much (`Recollection.support`); "measured":
@@ -30,6 +33,7 @@ class CoreMemConfig:
     retrieve: int = 50
     budget: int = 500
     memory: MemoryConfig | None = None
+    rerank: Reranker | None = None
     prompt: PromptTemplate = dataclasses.field(default_factory=PromptTemplate)
     sampling: Sampling = dataclasses.field(default_factory=lambda: Sampling(max_tokens=64))
     support: float | Literal["measured"] | None = "measured"
@@ -43,6 +47,8 @@ class CoreMemConfig:
                 raise ConfigError(f"{name} must be a {kind.__name__}, got {type(getattr(self, name)).__name__}")
         if not isinstance(self.memory, MemoryConfig | None):
             raise ConfigError(f"memory must be a MemoryConfig or None, got {type(self.memory).__name__}")
+        if self.rerank is not None and not isinstance(self.rerank, Reranker):
+            raise ConfigError(f"rerank must have `name` and `scores(query, texts)`, got {type(self.rerank).__name__}")
         support: object = self.support
         number = isinstance(support, int | float) and not isinstance(support, bool) and support == support
         if not (number or support in (None, "measured")):

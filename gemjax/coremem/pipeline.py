@@ -219,13 +219,16 @@ class CoreMem:
         if not isinstance(question, str) or not question.strip():
             raise MemoryBankError(f"question must be a non-empty string, got {question!r:.40}")
         hits = []
-        if len(self.bank):
+        most, rerank = self.config.retrieve, self.config.rerank
+        if len(self.bank) and rerank is not None:
+            with watch.stage("search"):  # and the reading of what it finds
+                named: dict[str, Any] = {"scope": names, "at": asked_at, "candidates": most}
+                hits = self.bank.search(question, most, where, rerank=rerank, **named)
+        elif len(self.bank):
             with watch.stage("encode"):
                 vectors = self.bank.encode([question])
             with watch.stage("search"):
-                hits = self.bank.search_batch(
-                    [question], self.config.retrieve, where, scope=names, at=asked_at, vectors=vectors
-                )[0]
+                hits = self.bank.search_batch([question], most, where, scope=names, at=asked_at, vectors=vectors)[0]
         parts: list[Evidence] = []
         retrieved = 0
         with watch.stage("distil"):

@@ -147,6 +147,10 @@ METHODS: dict[str, tuple[str, Method]] = {
         "MemoryConfig.hybrid(): meaning, words, neighbours, sessions, times",
         bank_method(MemoryConfig.hybrid()),
     ),
+    "forgetting": (
+        "hybrid with MemoryBank's forgetting curve, 30 days",
+        bank_method(MemoryConfig.hybrid(forgetting=30.0)),
+    ),
     "rrf": ("reciprocal-rank fusion of cosine and BM25", _rrf),
     "distance": ("minus squared Mahalanobis distance, alpha = 0", _simple(form="distance", alpha=0.0)),
     "metric_cosine": ("cosine in the metric, alpha = 0", _simple(form="cosine", alpha=0.0)),

@@ -30,6 +30,9 @@ class MemoryConfig:
         session: share of the positive score of its session's best turn that a turn gets.
         speaker: deviations added to the turns of the one speaker whom the query names (`Ann: ...`).
         when: deviations added to memories that happened when the query says ("last May", "in 2022"; English).
+        forgetting: days after which a memory has faded to 1/e: its retention exp(-age / forgetting), the curve of
+            Ebbinghaus as MemoryBank takes it for a memory that was never recalled, is added in deviations. The age is
+            from `happened_at`, else from when the bank took it in. 0: nothing fades.
         auto_refit: refit before a search when the moments changed. When False, only `refit()` does.
 
     Raises: ConfigError when a value is out of range.
@@ -48,11 +51,16 @@ class MemoryConfig:
     session: float = 0.0
     speaker: float = 0.0
     when: float = 0.0
+    forgetting: float = 0.0
 
     @property
     def ranking(self) -> str:
         """What ranks when a search does not say: `"hybrid"` once any of the weights beside the meaning is set."""
-        return "hybrid" if any((self.lexical, self.neighbours, self.session, self.speaker, self.when)) else "fused"
+        return (
+            "hybrid"
+            if any((self.lexical, self.neighbours, self.session, self.speaker, self.when, self.forgetting))
+            else "fused"
+        )
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -62,7 +70,7 @@ class MemoryConfig:
         ):
             if value not in allowed:
                 raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-        for name in ("alpha", "ridge", "energy", "lexical", "neighbours", "session", "speaker", "when"):
+        for name in ("alpha", "ridge", "energy", "lexical", "neighbours", "session", "speaker", "when", "forgetting"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | np.number):
                 raise ConfigError(f"{name} must be a finite number, got {value!r:.40}")
@@ -76,6 +84,8 @@ class MemoryConfig:
         for name in ("lexical", "neighbours", "session", "speaker", "when"):
             if not 0 <= getattr(self, name) <= 100:
                 raise ConfigError(f"{name} must lie in [0, 100], got {getattr(self, name)!r:.40}")
+        if not 0 <= self.forgetting <= 1e6:
+            raise ConfigError(f"forgetting must be a number of days in [0, 1e6], got {self.forgetting!r:.40}")
         if not 0 < self.energy <= 1:
             raise ConfigError(f"energy must lie in (0, 1], got {self.energy!r}")
         if self.min_memories < 2:

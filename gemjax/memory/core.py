@@ -22,7 +22,7 @@ from gemjax.memory.filters import Where, compiled
 from gemjax.memory.hits import Hit, QueryVector
 from gemjax.memory.lexicon import Lexicon
 from gemjax.memory.record import When, moment, scope_of
-from gemjax.memory.searching import View, Wanted, find, prepare
+from gemjax.memory.searching import BankView, Wanted, find, prepare
 
 METRICS = ("fused", "cosine", "riemannian", "hybrid")
 SCORE_BYTES = 256 * 2**20
@@ -113,8 +113,8 @@ class BankCore(BankContent):
             note = self._note()
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
-            today = (moment(at, "at") or self._clock()).date()
-            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config, today)
+            now = moment(at, "at") or self._clock()
+            view = BankView(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config, now)
             lexicon = self._words() if metric == "hybrid" else None
             wanted = Wanted(
                 min(int(k), candidates), metric, 1.0 if note else alpha, min_score, worded if fold is None else fold

@@ -37,6 +37,7 @@ class Lexicon:
         self._sessions = array.array("i")
         self._speakers = array.array("i")
         self._days = array.array("d")  # since 1970, NaN where unknown
+        self._told = array.array("d")  # the same, else when the bank took it in
         self._session_numbers: dict[tuple[str, ...], int] = {}
         self._speaker_numbers: dict[tuple[str, ...], int] = {}
         self._named: dict[str, set[tuple[str, ...]]] = {}
@@ -52,7 +53,9 @@ class Lexicon:
             self._sessions.append(-1)
             self._speakers.append(-1)
             self._days.append(math.nan)
-        self._days[row] = memory.happened_at.timestamp() / 86400 if memory.happened_at else math.nan
+            self._told.append(math.nan)
+        self._days[row] = _days(memory.happened_at)
+        self._told[row] = _days(memory.happened_at or memory.updated_at or memory.created_at)
         counts = Counter(words(memory.text))
         for word, often in counts.items():
             posting = self._postings.get(word)
@@ -104,7 +107,7 @@ class Lexicon:
         for word, posting in list(self._postings.items()):
             rows = place[np.array(posting.rows, np.int32)]
             self._keep(word, rows, np.array(posting.counts, np.float32), rows >= 0)
-        for column in (self._lengths, self._sessions, self._speakers, self._days):
+        for column in (self._lengths, self._sessions, self._speakers, self._days, self._told):
             values = np.array(column)[live]
             del column[:]
             column.frombytes(values.tobytes())
@@ -149,8 +152,19 @@ class Lexicon:
                 column[: len(days)] = closeness(days, asked)
         return out.T
 
+    def retention(self, capacity: int, now: dt.datetime, days: float) -> Float[np.ndarray, "n"]:
+        """exp(-age / days) of every row at a moment (MemoryBank, 2305.10250, section 2.2, strength in days)."""
+        out = np.zeros(capacity, np.float32)
+        age = np.maximum(_days(now) - np.array(self._told), 0)
+        out[: len(age)] = np.exp(-np.where(np.isnan(age), np.inf, age) / days)
+        return out
+
     def sessions(self, capacity: int) -> Int[np.ndarray, "n"]:
         """Number of every row's session, -1 where it has none."""
         out = np.full(capacity, -1, np.int32)
         out[: len(self._sessions)] = self._sessions
         return out
+
+
+def _days(when: dt.datetime | None) -> float:
+    return math.nan if when is None else when.timestamp() / 86400

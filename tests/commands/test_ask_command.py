@@ -3,6 +3,7 @@
 import argparse
 import json
 
+import numpy as np
 import pytest
 
 from gemjax.commands import ask, remember
@@ -168,3 +169,22 @@ def test_an_interruption_keeps_what_is_encoded(tmp_path, capsys, monkeypatch, ge
     run(remember, tmp_path / "chat.jsonl", "--bank", tmp_path / "bank")
     assert "88 turns remembered, 512 turns known already, 600 memories in all" in capsys.readouterr().out
     assert calls == [256, 256, 88, 88]
+
+
+def test_a_reranker_by_name(tmp_path, capsys, generator, chat, monkeypatch):
+    class Named:
+        name = "last letters"
+
+        def __init__(self, model):
+            assert model == "folder"
+
+        def scores(self, query, texts):
+            return np.array([float("Oslo" in text) for text in texts])
+
+    monkeypatch.setattr("gemjax.encoders.cross.CrossEncoder", Named)
+    bank = tmp_path / "bank"
+    run(remember, chat, "--bank", bank)
+    assert run(ask, bank, "What is the dog called", "--rerank", "folder", "--json", "--no-answer") == 0
+    found = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert found["evidence"][-1]["rank"] == 1 and "Oslo" in found["evidence"][-1]["text"]
+    assert found["note"].endswith("ranked by last letters")

@@ -4,6 +4,7 @@ import datetime as dt
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gemjax.coremem import (
@@ -253,6 +254,7 @@ def test_bad_calls_are_refused_and_change_nothing(memory, call, error, message):
         (lambda: CoreMemConfig(prompt="Hi"), "prompt must be"),
         (lambda: CoreMemConfig(sampling=3), "sampling must be"),
         (lambda: CoreMemConfig(memory=3), "memory must be"),
+        (lambda: CoreMemConfig(rerank=3), "rerank must have"),
         (lambda: CoreMemConfig(unanswered=3), "unanswered must be"),
     ],
 )
@@ -340,3 +342,23 @@ def test_the_papers_distiller_takes_the_selectors_place(hashing_encoder, tiny):
     assert 0 < tiny.count(found.text) == found.ledger.tokens_kept <= 60 and found.evidence
     for part in found.evidence:
         assert part.spans and all(part.text[start:stop] in part.kept for start, stop in part.spans)
+
+
+class Longest:
+    """A reranker that likes long texts."""
+
+    name = "longest"
+
+    def scores(self, query, texts):
+        return np.array([float(len(text)) for text in texts])
+
+
+def test_a_reranker_orders_what_is_recalled(hashing_encoder):
+    memory = CoreMem(encoder=hashing_encoder, config=CoreMemConfig(rerank=Longest(), retrieve=5), clock=lambda: NOW)
+    assert memory.recall("anything?").note == "nothing is remembered yet"
+    memory.remember(DIALOGUE)
+    found = memory.recall("What is the dog called?", 16)
+    everything = sorted((*found.evidence, *found.left_out), key=lambda part: part.rank)
+    assert [part.score for part in everything] == sorted((len(p.text) for p in everything), reverse=True)
+    assert found.note == "ranked by longest" and 0 < len(everything) <= 5
+    assert memory.recall("dog?", scope="nobody").evidence == ()

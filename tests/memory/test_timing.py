@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gemjax.errors import ConfigError
 from gemjax.memory import MemoryBank, MemoryConfig
 from gemjax.memory.timing import MONTHS, WEEKDAYS, closeness, spans_in
 
@@ -154,3 +155,19 @@ def test_a_search_prefers_what_happened_then():
     bank.upsert([0], ["Ann painted a picture (0)"], happened_at="2023-05-02")
     assert first("What did Ann paint in May 2023?") == "(0)"
     assert MemoryConfig().ranking == "fused" and MemoryConfig(when=1).ranking == "hybrid"
+
+
+def test_what_is_older_fades_and_what_was_just_told_does_not():
+    moment = dt.datetime(2023, 6, 14, tzinfo=dt.UTC)
+    bank = MemoryBank(lambda texts: np.ones((len(texts), 3)), MemoryConfig(forgetting=10.0), clock=lambda: moment)
+    bank.add(["tea one"], happened_at="2023-05-15")
+    bank.add(["tea two"], happened_at="2023-06-04")
+    bank.add(["tea three"])  # told now
+    hits = bank.search("tea", 3)
+    assert [hit.id for hit in hits] == [2, 1, 0]
+    np.testing.assert_allclose([hit.score for hit in hits], np.exp([0, -1, -3]), atol=1e-5)
+    early = bank.search("tea", 3, at="2023-05-01")  # before all of it: nothing has faded
+    np.testing.assert_allclose([hit.score for hit in early], [1, 1, 1], atol=1e-5)
+    for wrong in (-1, float("nan"), "a"):
+        with pytest.raises(ConfigError, match="forgetting"):
+            MemoryConfig(forgetting=wrong)

@@ -15,7 +15,8 @@ from gemjax.distill.baselines import self_information
 from gemjax.distill.turns import TokenReader
 from gemjax.errors import ConfigError
 from gemjax.evaluation.answers.material import Asked, Material
-from gemjax.evaluation.rankings import Corpus, method_named
+from gemjax.evaluation.answers.written import FACTS_PROMPT, SUMMARY_PROMPT, Notebook, written_memories
+from gemjax.evaluation.rankings import Corpus, by_score, method_named
 from gemjax.memory import MemoryConfig
 from gemjax.models.language import LanguageModel
 
@@ -34,6 +35,7 @@ class Setting:
         template: of the prompt.
         model: gives sensitivities; None: methods that need one are refused.
         most_tokens: of an answer, which the context must leave room for.
+        notebook: what the generator wrote of the dialogues before, and where it is kept; None: nowhere.
     """
 
     encoder: Any
@@ -42,6 +44,7 @@ class Setting:
     template: PromptTemplate
     model: LanguageModel | None = None
     most_tokens: int = 64
+    notebook: Notebook | None = None
 
 
 class Choice(Protocol):
@@ -59,6 +62,8 @@ class AnswerMethod:
     make: Callable[[Material, Setting], Choice]
     reads: bool = False
     """Needs a language model of its own, and is no part of a run that names no methods."""
+    writes: bool = False
+    """Has the generator write memories first, a call a session, and is no part of a run that names no methods."""
 
 
 def _nothing(material: Material, setting: Setting) -> Choice:
@@ -110,6 +115,23 @@ def _ranked(name: str) -> Callable[[Material, Setting], Choice]:
     return make
 
 
+def _written(prompt: str, by_line: bool) -> Callable[[Material, Setting], Choice]:
+    """Memories that the generator wrote: the nearest by cosine, whole, until the budget is full."""
+
+    def make(material: Material, setting: Setting) -> Choice:
+        parts = written_memories(
+            _parts(material), prompt, by_line, setting.generator, setting.template, setting.notebook
+        )
+        if not parts:
+            return lambda asked, budget: ""
+        texts, questions = [part.text for part in parts], [asked.text for asked in material.questions]
+        similar = setting.encoder.encode(questions) @ setting.encoder.encode(texts).T
+        orders = dict(zip((a.id for a in material.questions), by_score(similar, DEPTH).tolist(), strict=True))
+        return lambda asked, budget: _filled(parts, orders[asked.id], setting, budget)
+
+    return make
+
+
 def _pipeline(
     memory: MemoryConfig, distiller: Callable[[Setting], Compressor | None]
 ) -> Callable[[Material, Setting], Choice]:
@@ -153,6 +175,16 @@ METHODS: dict[str, AnswerMethod] = {
         _pipeline(MemoryConfig.paper(), lambda setting: self_information(_model(setting, "selective-context"))),
         reads=True,
     ),
+    "summaries": AnswerMethod(
+        "a summary of each session by the generator, best by cosine (MemoryOS in spirit)",
+        _written(SUMMARY_PROMPT, by_line=False),
+        writes=True,
+    ),
+    "facts": AnswerMethod(
+        "facts of each session by the generator, a line each, best by cosine (Mem0 in spirit)",
+        _written(FACTS_PROMPT, by_line=True),
+        writes=True,
+    ),
     "coremem": AnswerMethod("CoreMem as it is", _pipeline(MemoryConfig.hybrid(), lambda setting: None)),
 }
 
@@ -160,7 +192,7 @@ METHODS: dict[str, AnswerMethod] = {
 def chosen_methods(names: Sequence[str] | None) -> dict[str, AnswerMethod]:
     """Methods by name; None: the standard ones. Raises ConfigError for an unknown name."""
     if names is None:
-        return {name: method for name, method in METHODS.items() if not method.reads}
+        return {name: method for name, method in METHODS.items() if not (method.reads or method.writes)}
     if not names or (unknown := [name for name in names if name not in METHODS]):
         wrong = f"unknown methods {', '.join(map(repr, unknown))}" if names else "no method is named"
         raise ConfigError(f"{wrong}; there are {', '.join(METHODS)}")

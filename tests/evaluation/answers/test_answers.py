@@ -1,7 +1,9 @@
 """Answers with a scripted generator: what each method reads, the scores, and runs that are interrupted."""
 
 import dataclasses
+import http.server
 import json
+import threading
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,10 @@ from gemjax.coremem import PromptTemplate, Sampling
 from gemjax.distill.turns import TokenReader
 from gemjax.errors import ConfigError, GenerationError, RequestError
 from gemjax.evaluation.answers.material import Asked, load_material, sample
-from gemjax.evaluation.answers.methods import METHODS, Setting, chosen_methods
+from gemjax.evaluation.answers.methods import METHODS, Setting, _parts, chosen_methods
 from gemjax.evaluation.answers.run import Kept, Plan, answer_all, summarise
 from gemjax.evaluation.answers.scoring import JUDGE_PROMPT, contained, f1, judge_messages, rouge_l
+from gemjax.evaluation.answers.written import FACTS_PROMPT, SUMMARY_PROMPT, written_memories
 from gemjax.models.text_tokenizer import default_tokenizer
 from tests.coremem.scripted import ScriptedGenerator
 from tests.distill.conftest import tiny
@@ -283,3 +286,82 @@ def test_what_holds_no_questions_is_named(tmp_path, text, message):
 
 def test_without_dialogues_there_is_nothing_to_report():
     assert summarise([])["methods"] == {}
+
+
+def writes(prompt: str) -> str:
+    """Writes the cities of a session as facts, one a line with marks; answers like `reads`."""
+    if "Write nothing else." not in prompt:
+        return reads(prompt)
+    lines = [line for line in prompt.split("\n") if " I went to " in line]
+    said = [f"- In {line.split()[5]} they went to {line.partition(' to ')[2]}" for line in lines]
+    return "\n".join(["", *said, "  "]) if prompt.startswith("List") else "  \n".join(said)
+
+
+def test_written_memories_are_found_and_written_once(path, plan, tmp_path):
+    generator = ScriptedGenerator(writes, window=400)
+    kept = Kept(tmp_path / "kept.jsonl")
+    setting = dataclasses.replace(plan.setting, generator=generator, notebook=kept)
+    own = dataclasses.replace(plan, setting=setting, budget=200)
+    _, materials = load_material(str(path))
+    methods = chosen_methods(["summaries", "facts"])
+    report = summarise(answer_all(materials, methods, own, kept), resamples=0)["methods"]
+    assert report["facts"]["contained"]["value"] == 1.0 and report["summaries"]["contained"]["value"] > 0
+    asked = len(generator.prompts)
+    calls = [prompt for prompt in generator.prompts if "Write nothing else." in prompt[0]["content"]]
+    assert len(calls) == 2 * 2  # two methods, two sessions; the second dialogue is the same
+    answer_all(materials, methods, own, kept)
+    assert len(generator.prompts) == asked
+    fresh = dataclasses.replace(own, setting=dataclasses.replace(setting, notebook=Kept(tmp_path / "kept.jsonl")))
+    answer_all(materials, methods, fresh, Kept(tmp_path / "kept.jsonl"))
+    assert len(generator.prompts) == asked
+    assert not {"summaries", "facts"} & set(chosen_methods(None))
+
+
+def test_a_session_beyond_the_context_is_written_in_parts(path, plan):
+    generator = ScriptedGenerator("They talked.", window=260)
+    _, (material, _) = load_material(str(path))
+    turns = [dataclasses.replace(part, session="s") for part in _parts(material)]
+    turns[0] = dataclasses.replace(turns[0], kept="word " * 500)
+    found = written_memories(turns, SUMMARY_PROMPT, False, generator, PromptTemplate())
+    assert len(found) == len(generator.prompts) > 1 and {part.kept for part in found} == {"They talked."}
+    assert all(generator.count_tokens(prompt) <= 60 for prompt in generator.prompts)
+    read = "\n".join(prompt[0]["content"] for prompt in generator.prompts)
+    assert all(read.count(city) == 1 for city in CITIES[1:])
+    assert written_memories(turns, FACTS_PROMPT, True, ScriptedGenerator(" \n- \n"), PromptTemplate()) == []
+
+
+def test_a_judge_behind_an_endpoint_gets_the_printed_prompt(path, plan):
+    pytest.importorskip("openai", reason="install openai")
+    from gemjax.coremem.openai_generator import OpenAIGenerator
+
+    sent = []
+
+    class Judge(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            sent.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            right = "Correct Answer: Oslo" in sent[-1]["messages"][0]["content"]
+            message = {"role": "assistant", "content": "Yes." if right else "No"}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            body = json.dumps({"id": "1", "object": "chat.completion", "created": 1, "model": "j", "choices": [choice]})
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Judge) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        judge = OpenAIGenerator("j", base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="none")
+        _, materials = load_material(str(path))
+        records = answer_all(
+            materials[:1], chosen_methods(["cosine"]), dataclasses.replace(plan, judge=judge), Kept(None)
+        )
+        server.shutdown()
+    report = summarise(records, resamples=0)
+    assert report["methods"]["cosine"]["judged"]["value"] == pytest.approx(1 / 6) and report["judges"] == ["j"]
+    assert report["judge_prompt"] == JUDGE_PROMPT
+    first = sent[0]
+    assert first["messages"] == judge_messages(records[0]["question"], records[0]["gold"], records[0]["answer"])
+    assert first["temperature"] == 0 and 2 in (first.get("max_tokens"), first.get("max_completion_tokens"))
