@@ -146,3 +146,16 @@ def test_bench_holds_benchmarks_only():
         functions = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.FunctionDef)]
         timed = [f for f in functions if f.name.startswith("test_") and any(a.arg == "benchmark" for a in f.args.args)]
         assert path.name.startswith("bench_") and timed, f"{path.name} has nothing to run under pytest-benchmark"
+
+
+def test_one_name_is_one_class():
+    """Two classes of one name with different members make a reader look up which one is meant."""
+    # Both pairs: what one JSON Lines file holds, and how one room plans its own work.
+    allowed = {"Line": 2, "Plan": 3, "Reader": 2}
+    places: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name)
+    twice = {name: found for name, found in places.items() if len(found) > allowed.get(name, 1)}
+    assert not twice

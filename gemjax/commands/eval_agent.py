@@ -45,7 +45,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gemjax.encoders import CachedEncoder, as_encoder
-    from gemjax.evaluation.agent.model import Endpoint
+    from gemjax.evaluation.agent.model import ModelEndpoint
     from gemjax.evaluation.agent.run import DEFAULT, run
     from gemjax.evaluation.replay import Prices
 
@@ -59,7 +59,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             Prices(*arguments.prices),
             least_calls=arguments.calls,
             width=arguments.width,
-            model=Endpoint(arguments.endpoint, arguments.model) if arguments.endpoint else None,
+            model=ModelEndpoint(arguments.endpoint, arguments.model) if arguments.endpoint else None,
             progress=status.update,
         )
     report = {

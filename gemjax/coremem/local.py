@@ -13,8 +13,8 @@ import numpy as np
 from gemjax.coremem.generation import GREEDY, ChatMessage, FinishReason, Generation, Sampling
 from gemjax.coremem.pieces import TextPieces
 from gemjax.errors import ConfigError, GenerationError
-from gemjax.models.cached_decoder import Cache, CachedDecoder, Choice, Step
-from gemjax.models.chat_template import ChatFormat
+from gemjax.models.cached_decoder import Cache, CachedDecoder, Draw, Step
+from gemjax.models.chat_template import PromptFormat
 from gemjax.models.language_files import DEFAULT_LANGUAGE_MODEL, find_language_model, load_model
 from gemjax.models.text_tokenizer import TextTokenizer
 
@@ -52,7 +52,7 @@ class LocalGenerator:
     ) -> None:
         files, gguf = find_language_model(model, download=download)
         opened = load_model(files, gguf, device=device)
-        self._format = ChatFormat.of(files, gguf, opened.tokenizer, opened.gguf)
+        self._format = PromptFormat.of(files, gguf, opened.tokenizer, opened.gguf)
         self.tokenizer = TextTokenizer(opened.tokenizer, opened.name)
         """Counts a text as the model reads it."""
         self._tokenizer = opened.tokenizer
@@ -156,7 +156,7 @@ class LocalGenerator:
         need = max(len(own) + most for own, most in zip(ids, room, strict=True)) + _STEPS
         rows = [self._decoder.prefill(own, self._decoder.empty(need)) for own in ids]
         seed = int.from_bytes(os.urandom(4), "big") if sampling.seed is None else sampling.seed
-        choice = Choice(
+        choice = Draw(
             jnp.float32(sampling.temperature or 1.0),
             jnp.float32(sampling.top_p),
             jax.random.split(jax.random.key(seed), len(ids)),

@@ -11,7 +11,7 @@ from gemjax.distill.outcome import check_budget, finish, whole
 from gemjax.distill.recipe import Recipe
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
-from gemjax.distill.shortener import Shortener
+from gemjax.distill.shortener import TextShortener
 from gemjax.distill.turns import ReadTurn, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, units_of
 from gemjax.errors import ConfigError
@@ -75,7 +75,7 @@ class RandomDrop:
         return _in_order(self.model, turns, budget, order, self.name)
 
 
-def self_information(model: LanguageModel | None = None, *, encoder: Any = None) -> Shortener:
+def self_information(model: LanguageModel | None = None, *, encoder: Any = None) -> TextShortener:
     """Selective Context's criterion through the same decoder and the same budget: keep the most surprising units.
 
     Words are scored by the mean self-information of their tokens and dropped anywhere; no structure, no protection.
@@ -94,7 +94,7 @@ def self_information(model: LanguageModel | None = None, *, encoder: Any = None)
         fit="prefix",
         headers=False,
     )
-    return Shortener(recipe, model, model, encoder=encoder, name="self-information")
+    return TextShortener(recipe, model, model, encoder=encoder, name="self-information")
 
 
 class LLMLingua2:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gemjax.distill.config import DistillConfig
 from gemjax.distill.result import Distillation
-from gemjax.distill.shortener import Progress, Shortener
+from gemjax.distill.shortener import Progress, TextShortener
 from gemjax.distill.turns import Turns
 from gemjax.errors import ConfigError
 from gemjax.models.language import LanguageModel, default_language_model
@@ -45,7 +45,7 @@ class Distiller:
         if not isinstance(self.config, DistillConfig):
             raise ConfigError(f"config must be a DistillConfig or None, got {type(config).__name__}")
         self.name = name
-        self._shortener = Shortener(self.config.recipe(), self.model, self.model, encoder=encoder, name=name)
+        self._shortener = TextShortener(self.config.recipe(), self.model, self.model, encoder=encoder, name=name)
 
     @classmethod
     def from_pretrained(

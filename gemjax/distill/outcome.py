@@ -5,7 +5,7 @@ import numpy as np
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
 from gemjax.distill.scoring import Scored, ablation_bound
-from gemjax.distill.selection import Plan
+from gemjax.distill.selection import UnitPlan
 from gemjax.distill.turns import ReadTurn, TokenReader
 from gemjax.distill.units import Units
 from gemjax.errors import ConfigError
@@ -55,7 +55,7 @@ def finish(
     name: str,
     model: LanguageModel | None = None,
     scored: Scored | None = None,
-    planned: Plan | None = None,
+    planned: UnitPlan | None = None,
 ) -> Distillation:
     """The result for the units that are kept."""
     turns = [turn.turn for turn in read]

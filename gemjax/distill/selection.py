@@ -25,7 +25,7 @@ _knapsack = jax.jit(knapsack, static_argnames="budget")
 _select = jax.jit(select_sentences, static_argnames="fit")
 
 
-class Plan(NamedTuple):
+class UnitPlan(NamedTuple):
     """What pruning decided.
 
     Attributes:
@@ -70,7 +70,9 @@ def _prune(
     return scores, protected, kept, means
 
 
-def plan(units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray, turns: int, recipe: Recipe) -> Plan:
+def plan(
+    units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray, turns: int, recipe: Recipe
+) -> UnitPlan:
     """Decay, protection, pruning, gap filling and the sentences' means (section 3.3).
 
     Args:
@@ -106,7 +108,7 @@ def plan(units: Units, scores: np.ndarray, spared: np.ndarray, fixed: np.ndarray
     )
     per_unit = (np.asarray(x)[:n] for x in (decayed, protected, kept))
     scores_, protected_, kept_ = per_unit
-    return Plan(scores_, protected_, kept_, np.asarray(means)[:sentences].astype(np.float64))
+    return UnitPlan(scores_, protected_, kept_, np.asarray(means)[:sentences].astype(np.float64))
 
 
 def take(

@@ -4,7 +4,7 @@ from typing import Any
 
 from gemjax.distill.config import SelectorConfig
 from gemjax.distill.result import Distillation
-from gemjax.distill.shortener import Shortener
+from gemjax.distill.shortener import TextShortener
 from gemjax.distill.turns import TokenReader, Turns
 from gemjax.errors import ConfigError
 from gemjax.models.text_tokenizer import default_tokenizer
@@ -47,7 +47,7 @@ class EvidenceSelector:
             raise ConfigError(f"config must be a SelectorConfig or None, got {type(config).__name__}")
         self.tokenizer = default_tokenizer() if tokenizer is None else tokenizer
         self.name = name
-        self._shortener = Shortener(self.config.recipe(), self.tokenizer, encoder=encoder, name=name)
+        self._shortener = TextShortener(self.config.recipe(), self.tokenizer, encoder=encoder, name=name)
 
     def distill(self, turns: Turns, budget: int, query: str | None = None) -> Distillation:
         """The part of the turns that says most within a budget.

@@ -14,7 +14,7 @@ from gemjax.distill.relevance import fused_relevance
 from gemjax.distill.render import kept_spans, render
 from gemjax.distill.result import Distillation
 from gemjax.distill.scoring import ScoreCache, Scored, score_turns, unscored
-from gemjax.distill.selection import Plan, best_set, plan, take
+from gemjax.distill.selection import UnitPlan, best_set, plan, take
 from gemjax.distill.turns import ReadTurn, TokenReader, Turns, as_turns, read_turns
 from gemjax.distill.units import Units, is_unspaced, units_of
 from gemjax.errors import ConfigError
@@ -34,7 +34,7 @@ class Compressor(Protocol):
         ...
 
 
-class Shortener:
+class TextShortener:
     """Any recipe, as it is.
 
     Args:
@@ -118,7 +118,7 @@ class Shortener:
             return unscored(sum(len(turn.tokens.ids) for turn in read))
         return score_turns(read, self.model, self.recipe, query, progress, self.cache)
 
-    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn], bonds: Bonds) -> tuple[Plan, np.ndarray]:
+    def _plan(self, units: Units, scored: Scored, read: list[ReadTurn], bonds: Bonds) -> tuple[UnitPlan, np.ndarray]:
         texts = [read[t].turn.text[a:b] for t, a, b in zip(units.turn, units.start, units.stop, strict=True)]
         scores = units.mean(scored.scores)
         if self.recipe.multipliers is not None:
@@ -167,7 +167,7 @@ class Shortener:
     def _choose(
         self,
         units: Units,
-        planned: Plan,
+        planned: UnitPlan,
         demoted: np.ndarray,
         bonds: Bonds,
         relevance: np.ndarray | None,
@@ -248,7 +248,7 @@ class Shortener:
             queue = queue[stays]
 
     def _trimmed(
-        self, own: np.ndarray, units: Units, planned: Plan, read: list[ReadTurn]
+        self, own: np.ndarray, units: Units, planned: UnitPlan, read: list[ReadTurn]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The order in which units of a sentence that does not fit whole go in, and which of them say something.
 
@@ -283,7 +283,7 @@ class Shortener:
 
     def _worth(
         self,
-        planned: Plan,
+        planned: UnitPlan,
         relevance: np.ndarray | None,
         costs: np.ndarray,
         owner: np.ndarray,

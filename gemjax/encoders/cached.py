@@ -22,7 +22,7 @@ _SLICE = 256
 
 
 @dataclasses.dataclass(slots=True)
-class EncoderUsage:
+class CacheUsage:
     """What a `CachedEncoder` was asked and what that cost."""
 
     texts: int = 0  # asked for
@@ -48,7 +48,7 @@ class CachedEncoder:
             once on further calls while it still hangs; an answer that comes late is kept. None: no limit.
 
     Attributes:
-        usage: an `EncoderUsage`, counted since construction.
+        usage: an `CacheUsage`, counted since construction.
 
     Raises:
         ConfigError: an argument is out of range, the folder cannot be made, or vectors of a callable without a name are
@@ -70,7 +70,7 @@ class CachedEncoder:
         if disk is not None and isinstance(encoder, CallableEncoder) and not encoder.named:
             raise ConfigError("a callable needs a name of its own before its vectors can be kept on disk")
         self.encoder = encoder
-        self.usage = EncoderUsage()
+        self.usage = CacheUsage()
         self._max_entries = max_entries
         self._timeout = timeout
         self._known: collections.OrderedDict[bytes, np.ndarray] = collections.OrderedDict()

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from gemjax.distill import Compressor, Distillation, Turn
 from gemjax.errors import ConfigError
-from gemjax.evaluation.locomo import CATEGORIES, Conversation, Question
+from gemjax.evaluation.locomo import CATEGORIES, Question, Talk
 from gemjax.evaluation.statistics import group_means, paired_by_group
 
 BUDGETS = (250, 500, 1000)
@@ -56,7 +56,7 @@ def measurable(question: Question) -> bool:
 
 
 def cases(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[Talk],
     rankings: Sequence[Int[np.ndarray, "q k"]],
     *,
     sample: int | None = None,
@@ -162,7 +162,7 @@ def rouge_package() -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
+class BudgetMeasures:
     """One method: by budget, a row of `MEASURES` a question, `[questions, measures]`, and the texts that were left."""
 
     rows: dict[int, Float[np.ndarray, "q m"]]
@@ -175,7 +175,7 @@ def measure(
     chosen: Sequence[Case],
     budgets: Sequence[int] = BUDGETS,
     progress: Progress | None = None,
-) -> Measured:
+) -> BudgetMeasures:
     """Shorten every question's turns to every budget. Question by question: budgets share what the model reads."""
     rows: dict[int, list[list[float]]] = {budget: [] for budget in budgets}
     texts: dict[int, list[str]] = {budget: [] for budget in budgets}
@@ -187,11 +187,11 @@ def measure(
             found = measures(case, out)
             rows[budget].append([found[key] for key in MEASURES])
             texts[budget].append(out.text)
-    return Measured({budget: np.array(part) for budget, part in rows.items()}, texts)
+    return BudgetMeasures({budget: np.array(part) for budget, part in rows.items()}, texts)
 
 
 def summarise(
-    chosen: Sequence[Case], measured: Mapping[str, Measured], parents: Mapping[str, str] | None = None
+    chosen: Sequence[Case], measured: Mapping[str, BudgetMeasures], parents: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """`{method: {budget: {measure: summary}}}`, JSON-ready.
 

@@ -17,8 +17,8 @@ from gemjax.evaluation.answer_loss import (
 from gemjax.evaluation.compression import (
     BASELINE,
     BUDGETS,
+    BudgetMeasures,
     Case,
-    Measured,
     Progress,
     measurable,
     measure,
@@ -26,13 +26,13 @@ from gemjax.evaluation.compression import (
     stratified,
     summarise,
 )
-from gemjax.evaluation.compressors import Method, Variant
-from gemjax.evaluation.locomo import CATEGORIES, Conversation, describe
+from gemjax.evaluation.compressors import Contender, Variant
+from gemjax.evaluation.locomo import CATEGORIES, Talk, describe
 from gemjax.evaluation.remembering import RememberingModel
 from gemjax.models.language import LanguageModel
 
 
-def require_answers(conversations: Sequence[Conversation]) -> None:
+def require_answers(conversations: Sequence[Talk]) -> None:
     """Raises RequestError when no question carries an answer."""
     if not any(measurable(question) for conversation in conversations for question in conversation.questions):
         raise RequestError("no question carries an answer: nothing to measure")
@@ -40,8 +40,8 @@ def require_answers(conversations: Sequence[Conversation]) -> None:
 
 @dataclasses.dataclass(slots=True)
 class _Findings:
-    methods: dict[str, Measured] = dataclasses.field(default_factory=dict)
-    variants: dict[str, Measured] = dataclasses.field(default_factory=dict)
+    methods: dict[str, BudgetMeasures] = dataclasses.field(default_factory=dict)
+    variants: dict[str, BudgetMeasures] = dataclasses.field(default_factory=dict)
     losses: dict[str, dict[int, np.ndarray]] = dataclasses.field(default_factory=dict)
     full: np.ndarray | None = None
     nothing: np.ndarray | None = None
@@ -50,10 +50,10 @@ class _Findings:
 
 
 def evaluate(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[Talk],
     chosen: Sequence[Case],
     model: RememberingModel,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, Contender],
     *,
     variants: Mapping[str, Variant] | None = None,
     budgets: Sequence[int] = BUDGETS,

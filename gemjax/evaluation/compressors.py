@@ -7,7 +7,7 @@ from typing import Literal
 from gemjax.distill import Compressor, DistillConfig, Distiller, EvidenceSelector, Filler, Multipliers, SelectorConfig
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
 from gemjax.distill.recipe import Recipe
-from gemjax.distill.shortener import Shortener
+from gemjax.distill.shortener import TextShortener
 from gemjax.errors import ConfigError
 from gemjax.evaluation.compression import BASELINE
 from gemjax.models.language import LanguageModel
@@ -23,7 +23,7 @@ def reading(recipe: Recipe) -> Reading:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Method:
+class Contender:
     """One method of the tables. `make` may raise ConfigError when a package is missing."""
 
     about: str
@@ -33,15 +33,15 @@ class Method:
     """Part of a run that names no methods."""
 
 
-def _fdtd(name: str, about: str, config: DistillConfig) -> Method:
-    return Method(about, lambda model: Distiller(model, config, name=name), reading(config.recipe()))
+def _fdtd(name: str, about: str, config: DistillConfig) -> Contender:
+    return Contender(about, lambda model: Distiller(model, config, name=name), reading(config.recipe()))
 
 
-METHODS: dict[str, Method] = {
-    BASELINE: Method("best turns first, the last one cut: the baseline", lambda m: Truncation(m, "retrieved")),
-    "truncation-last": Method("the newest of the retrieved turns", lambda m: Truncation(m, "last")),
-    "random": Method("random tokens", lambda m: RandomDrop(m)),
-    "selection": Method("EvidenceSelector(): no language model", lambda model: EvidenceSelector(tokenizer=model)),
+METHODS: dict[str, Contender] = {
+    BASELINE: Contender("best turns first, the last one cut: the baseline", lambda m: Truncation(m, "retrieved")),
+    "truncation-last": Contender("the newest of the retrieved turns", lambda m: Truncation(m, "last")),
+    "random": Contender("random tokens", lambda m: RandomDrop(m)),
+    "selection": Contender("EvidenceSelector(): no language model", lambda model: EvidenceSelector(tokenizer=model)),
     "fdtd": _fdtd("fdtd", "Distiller(): sensitivity times retrieval score", DistillConfig()),
     "fdtd-paper": _fdtd("fdtd-paper", "DistillConfig.paper(), as printed", DistillConfig.paper()),
     "fdtd-paper-by-turn": _fdtd(
@@ -49,12 +49,12 @@ METHODS: dict[str, Method] = {
         "as printed, but each turn read by itself",
         dataclasses.replace(DistillConfig.paper(), context="turn"),
     ),
-    "self-information": Method("Selective Context's criterion", self_information, "questions"),
-    "llmlingua-2": Method("through the package llmlingua", LLMLingua2, standard=False),
+    "self-information": Contender("Selective Context's criterion", self_information, "questions"),
+    "llmlingua-2": Contender("through the package llmlingua", LLMLingua2, standard=False),
 }
 
 
-def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -> dict[str, Method]:
+def chosen_methods(names: Sequence[str] | None, *, each_question: bool = True) -> dict[str, Contender]:
     """Methods by name; None: the standard ones, without those that read for every question unless `each_question`.
 
     The baseline always comes first: every table states differences to it. Raises ConfigError for an unknown name and
@@ -84,9 +84,9 @@ class Variant:
     def reads(self) -> Reading:
         return reading(self.recipe)
 
-    def make(self, model: LanguageModel, name: str) -> Shortener:
+    def make(self, model: LanguageModel, name: str) -> TextShortener:
         """The variant with a model, under the name that the table gives it."""
-        return Shortener(self.recipe, model, model, name=name)
+        return TextShortener(self.recipe, model, model, name=name)
 
 
 def variants(*, each_question: bool = True) -> dict[str, Variant]:

@@ -41,7 +41,7 @@ class Question:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Conversation:
+class Talk:
     """One conversation: turns in order, and its questions."""
 
     id: str
@@ -58,7 +58,7 @@ class Conversation:
         return max(known) + dt.timedelta(days=1) if known else None
 
 
-def load_locomo(path: str | os.PathLike[str]) -> list[Conversation]:
+def load_locomo(path: str | os.PathLike[str]) -> list[Talk]:
     """Read conversations in LoCoMo's original schema. Raises RequestError naming what is wrong, and where."""
     try:
         data = json.loads(Path(path).read_text("utf-8"))
@@ -102,7 +102,7 @@ def turn_text(turn: dict[str, Any]) -> str:
     return f"{text} [{turn['blip_caption']}]" if turn.get("blip_caption") else text
 
 
-def _conversation(sample: Any, number: int) -> Conversation:
+def _conversation(sample: Any, number: int) -> Talk:
     if not isinstance(sample, dict):
         raise _SchemaError(f"expected an object, got {_short(sample)}")
     sessions = _field(sample, "conversation", dict, "an object", "")
@@ -124,7 +124,7 @@ def _conversation(sample: Any, number: int) -> Conversation:
         _question(qa, f"question {at}: ", place)
         for at, qa in enumerate(_field(sample, "qa", list, "a list of questions", ""))
     ]
-    return Conversation(str(sample.get("sample_id", number)), tuple(ids), tuple(texts), tuple(questions), tuple(times))
+    return Talk(str(sample.get("sample_id", number)), tuple(ids), tuple(texts), tuple(questions), tuple(times))
 
 
 def _time(value: Any) -> dt.datetime | None:
@@ -178,7 +178,7 @@ def _normal(id: str) -> tuple[int, int]:
 
 
 def encode(
-    conversations: Sequence[Conversation], encoder: Any = None, progress: Callable[[str], None] | None = None
+    conversations: Sequence[Talk], encoder: Any = None, progress: Callable[[str], None] | None = None
 ) -> list[Corpus]:
     """Encode turns and questions with `encoder` (None: the default one)."""
     from gemjax.encoders import as_encoder
@@ -197,9 +197,7 @@ def encode(
     return out
 
 
-def outcomes(
-    conversation: Conversation, ranking: Int[np.ndarray, "q k"], *, literal: bool = False
-) -> Float[np.ndarray, "q m"]:
+def outcomes(conversation: Talk, ranking: Int[np.ndarray, "q k"], *, literal: bool = False) -> Float[np.ndarray, "q m"]:
     """One row a question, one column a measure of `MEASURES`; NaN where the cleaned evidence names no turn.
 
     Literal follows the benchmark's own script: string equality, and 1.0 for a question without evidence.
@@ -217,7 +215,7 @@ def outcomes(
 
 
 def _summaries(
-    conversations: Sequence[Conversation], parts: Sequence[Float[np.ndarray, "q m"]], resamples: int
+    conversations: Sequence[Talk], parts: Sequence[Float[np.ndarray, "q m"]], resamples: int
 ) -> dict[str, dict[str, Any]]:
     """By measure. Micro and macro are over the questions that carry an answer; macro is the mean of the categories 1 to
     4 (a handful of category-5 questions carry an answer: they must not make up a fifth of a number)."""
@@ -254,7 +252,7 @@ def _summaries(
 
 
 def evaluate(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[Talk],
     corpora: Sequence[Corpus],
     methods: dict[str, tuple[str, Method]] | Sequence[str] | None = None,
     *,
@@ -303,7 +301,7 @@ def _chosen(methods: dict[str, tuple[str, Method]] | Sequence[str] | None) -> di
     return {name: METHODS[name] for name in methods}
 
 
-def describe(conversations: Sequence[Conversation]) -> dict[str, Any]:
+def describe(conversations: Sequence[Talk]) -> dict[str, Any]:
     """Counts, and what cleaning the evidence had to mend."""
     questions = [q for c in conversations for q in c.questions]
     entries = [(c, e) for c in conversations for q in c.questions for e in q.literal]

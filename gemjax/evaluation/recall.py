@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from gemjax.evaluation.replay import (
+    Bill,
     EstimatedTokens,
-    Ledger,
     Moment,
     Prices,
+    RecordedTurn,
     Reference,
     Sizer,
     Trajectory,
-    Turn,
     requests,
 )
 from gemjax.evaluation.replay.compressed import Compressed, MeteredEncoder
@@ -65,7 +65,7 @@ def evaluate(trajectory: Trajectory, encoder: Any, ways: Sequence[By] = WAYS) ->
     meter = MeteredEncoder(encoder, counter, {})
     method.prepare(meter)
     method.begin(trajectory)
-    ledger = Ledger(trajectory.request_template, trajectory.wire.key, Sizer(counter), Prices())
+    ledger = Bill(trajectory.request_template, trajectory.wire.key, Sizer(counter), Prices())
     index = NeedIndex(trajectory)
     asked: Counter[str] = Counter()
     found: Counter[tuple[str, str, int]] = Counter()
@@ -146,7 +146,7 @@ def _leaves(value: Any) -> list[str]:
     return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
-def _moment(trajectory: Trajectory, turn: Turn, ledger: Ledger, meter: MeteredEncoder) -> Moment:
+def _moment(trajectory: Trajectory, turn: RecordedTurn, ledger: Bill, meter: MeteredEncoder) -> Moment:
     def vectors() -> np.ndarray:
         return np.asarray(meter.encode([b.content.selection_text for b in turn.blocks]))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gemjax.history.binding import Outgoing, stripped_chars
 from gemjax.history.config import GEMConfig
-from gemjax.history.deciding import Verdict
+from gemjax.history.deciding import Ruling
 from gemjax.history.reading import History
 from gemjax.history.rebuilding import kept_messages
 from gemjax.history.session import Session
@@ -12,7 +12,7 @@ from gemjax.history.state import SessionState, prefix_digest, short_key, text_di
 
 
 def commit(
-    session: Session, history: History, verdict: Verdict, stripped: Iterable[int], config: GEMConfig
+    session: Session, history: History, verdict: Ruling, stripped: Iterable[int], config: GEMConfig
 ) -> int | None:
     """Save what was decided; returns the position from which what goes out differs from what went out last.
 

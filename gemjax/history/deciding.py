@@ -18,7 +18,7 @@ from gemjax.history.state import check_numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Ruling:
     """What was decided.
 
     Attributes:
@@ -44,7 +44,7 @@ class Verdict:
 
 def decide(
     history: History, protected: Protected, pinned: Iterable[int], plan: Callable[[], SelectionPlan], config: GEMConfig
-) -> Verdict:
+) -> Ruling:
     """Ask the policy; keep the saved set with what has to come back, or take the planned one if thinking allows it.
 
     Args:
@@ -83,7 +83,7 @@ def decide(
     outgoing = binding.outgoing(planned().dropped if decision.reselect else saved)
     if outgoing.held:
         decision = Decision(False, f"no rewrite: {outgoing.held}", history.previous.memory)
-    return Verdict(decision, outgoing, made[0] if made else None)
+    return Ruling(decision, outgoing, made[0] if made else None)
 
 
 def gone(blocks: Sequence[Block], dropped: Iterable[int]) -> int:

@@ -13,7 +13,7 @@ _UNREAD = " (not known what it did: reading it would cost too much work)"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Account:
+class Fates:
     """Everything that the reasons are told from.
 
     Attributes:

@@ -11,12 +11,12 @@ from gemjax.history.blocks import Parsed
 from gemjax.history.committing import commit
 from gemjax.history.config import GEMConfig
 from gemjax.history.deadline import Deadline, DeadlinePassed, OutOfTime
-from gemjax.history.deciding import Verdict, decide, gone
+from gemjax.history.deciding import Ruling, decide, gone
 from gemjax.history.embedding import embed
 from gemjax.history.planning import Protected, SelectionInput, plan_selection, protect
 from gemjax.history.policy import Decision
 from gemjax.history.reading import History, read_history
-from gemjax.history.reasons import Account
+from gemjax.history.reasons import Fates
 from gemjax.history.rebuilding import Rebuilt, rebuild
 from gemjax.history.records import Block
 from gemjax.history.result import CompressionResult, EncoderUsage, Status
@@ -96,14 +96,14 @@ def keep_on(request: Any, parsed: Parsed, reason: str, session: Session, config:
     binding = Binding(history, config)
     if binding.original_may_go:
         return None
-    verdict = Verdict(Decision(False, reason, history.previous.memory), binding.saved())
+    verdict = Ruling(Decision(False, reason, history.previous.memory), binding.saved())
     return _sent(session, history, verdict, config, {}, EncoderUsage())
 
 
 def _sent(
     session: Session,
     history: History,
-    verdict: Verdict,
+    verdict: Ruling,
     config: GEMConfig,
     protected: Protected,
     usage: EncoderUsage,
@@ -114,11 +114,11 @@ def _sent(
     rebuilt = rebuild(history, verdict.outgoing)
     if rebuilt.trouble:
         session.passed_through(parsed)
-        account = Account(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection, unread)
+        account = Fates(parsed, config, frozenset(), session.state.core, False, protected, verdict.selection, unread)
         return _result("reverted", rebuilt.trouble, history.request, account, usage)
     changed = commit(session, history, verdict, rebuilt.stripped, config)
     event = verdict.decision.reselect
-    account = Account(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection, unread)
+    account = Fates(parsed, config, verdict.dropped, session.state.core, event, protected, verdict.selection, unread)
     status, reason = _said(verdict, rebuilt)
     return _result(status, reason, rebuilt.request, account, usage, changed, rebuilt.stripped)
 
@@ -131,12 +131,12 @@ def _meanwhile(
     if history.previous.requests == 0:
         # The first selection is made as soon as it can be, as after any request that went through unchanged.
         session.passed_through(parsed)
-        return _result("unchanged", reason, history.request, Account(parsed, config, frozenset(), ()), EncoderUsage())
+        return _result("unchanged", reason, history.request, Fates(parsed, config, frozenset(), ()), EncoderUsage())
     saved = history.previous.dropped - pinned - {parsed.last_block}
     if history.rewritten or gone(parsed.blocks, saved) > config.effective_delta * parsed.chars:
         saved = frozenset()  # it was chosen for another history
     decision = Decision(False, reason, history.previous.memory)
-    return _sent(session, history, Verdict(decision, binding.outgoing(saved)), config, {}, EncoderUsage())
+    return _sent(session, history, Ruling(decision, binding.outgoing(saved)), config, {}, EncoderUsage())
 
 
 def _left_alone(history: History, session: Session, config: GEMConfig) -> CompressionResult:
@@ -145,7 +145,7 @@ def _left_alone(history: History, session: Session, config: GEMConfig) -> Compre
     count = f"{n} complete removable block{'s' * (n != 1)}"
     reason = f"{count}, fewer than the {config.min_blocks} from which compression starts"
     decision = Decision(False, reason, history.previous.memory)
-    verdict = Verdict(decision, Binding(history, config).outgoing(frozenset()))
+    verdict = Ruling(decision, Binding(history, config).outgoing(frozenset()))
     return _sent(session, history, verdict, config, {}, EncoderUsage())
 
 
@@ -174,7 +174,7 @@ def _pinned(parsed: Parsed, keep: Keep | None) -> frozenset[int]:
         raise CallbackError(f"keep raised {type(error).__name__}: {error}") from error
 
 
-def _said(verdict: Verdict, rebuilt: Rebuilt) -> tuple[Status, str]:
+def _said(verdict: Ruling, rebuilt: Rebuilt) -> tuple[Status, str]:
     reason, event = verdict.decision.reason, verdict.decision.reselect
     if rebuilt.stripped:
         n = len(rebuilt.stripped)
@@ -188,7 +188,7 @@ def _result(
     status: Status,
     reason: str,
     request: Any,
-    account: Account,
+    account: Fates,
     usage: EncoderUsage,
     changed: int | None = None,
     stripped: Mapping[int, int] | None = None,

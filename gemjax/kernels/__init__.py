@@ -18,6 +18,15 @@ _MODULES = {
         "cached_attention",
         "full_attention",
     ),
+    "fusion": (
+        "ChannelWeights",
+        "Channels",
+        "FusedTopK",
+        "join",
+        "joined_scores",
+        "joined_search",
+        "standardise",
+    ),
     "gram": (
         "SpanEnergies",
         "gram_captured_energy",
@@ -129,7 +138,10 @@ _PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Basis",
+    "ChannelWeights",
+    "Channels",
     "Completion",
+    "FusedTopK",
     "LowRankMetric",
     "Moments",
     "Queries",
@@ -176,6 +188,9 @@ __all__ = [
     "growing_basis",
     "impute_ends",
     "independence_tolerance",
+    "join",
+    "joined_scores",
+    "joined_search",
     "knapsack",
     "largest_residual",
     "log_density",
@@ -210,6 +225,7 @@ __all__ = [
     "solve_metric",
     "span_energies",
     "squared_distance",
+    "standardise",
     "token_norms",
     "token_sensitivity",
     "topk_retention",
@@ -224,6 +240,15 @@ if TYPE_CHECKING:
         cached_attention,
         causal_attention,
         full_attention,
+    )
+    from gemjax.kernels.fusion import (
+        Channels,
+        ChannelWeights,
+        FusedTopK,
+        join,
+        joined_scores,
+        joined_search,
+        standardise,
     )
     from gemjax.kernels.gram import (
         SpanEnergies,

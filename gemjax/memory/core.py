@@ -22,7 +22,7 @@ from gemjax.memory.filters import Where, compiled
 from gemjax.memory.hits import Hit, QueryVector
 from gemjax.memory.lexicon import Lexicon
 from gemjax.memory.record import When, moment, scope_of
-from gemjax.memory.searching import View, Wanted, find, prepare
+from gemjax.memory.searching import BankView, Wanted, find, prepare
 
 METRICS = ("fused", "cosine", "riemannian", "hybrid")
 SCORE_BYTES = 256 * 2**20
@@ -114,7 +114,7 @@ class BankCore(BankContent):
             fitted = self._searchable_metric(note)
             norms = None if note else self._fitted.norms(fitted, self._rows)
             now = moment(at, "at") or self._clock()
-            view = View(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config, now)
+            view = BankView(self._entries, self._rows, eligible, candidates, fitted, norms, note, self.config, now)
             lexicon = self._words() if metric == "hybrid" else None
             wanted = Wanted(
                 min(int(k), candidates), metric, 1.0 if note else alpha, min_score, worded if fold is None else fold

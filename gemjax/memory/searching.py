@@ -26,7 +26,7 @@ prepare = jax.jit(ks.prepare_queries)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class BankView:
     """The bank at the moment of a search."""
 
     entries: Entries
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def find(
-    view: View, unit: Float[np.ndarray, "q d"], texts: Sequence[str | None], lexicon: Lexicon | None, wanted: Wanted
+    view: BankView, unit: Float[np.ndarray, "q d"], texts: Sequence[str | None], lexicon: Lexicon | None, wanted: Wanted
 ) -> list[list[Hit]]:
     """The hits of a few queries at once. `lexicon` is given when the ranking is the hybrid one."""
     size = power_of_two(len(unit))
@@ -85,7 +85,7 @@ def find(
         looked_at = 2 * bucket
 
 
-def channels_of(view: View, lexicon: Lexicon, texts: Sequence[str | None]) -> kf.Channels:
+def channels_of(view: BankView, lexicon: Lexicon, texts: Sequence[str | None]) -> kf.Channels:
     """Words, speaker, time and session of every row, for these queries (None: a query without words)."""
     capacity = view.rows.capacity
     lexical = lexicon.scores(texts, capacity)
@@ -108,7 +108,7 @@ def _alone(rows: np.ndarray, k: int) -> list[list[int]]:
 
 
 def _hits(
-    view: View, top: Any, i: int, groups: list[list[int]], query: Float[np.ndarray, "d"], wanted: Wanted
+    view: BankView, top: Any, i: int, groups: list[list[int]], query: Float[np.ndarray, "d"], wanted: Wanted
 ) -> list[Hit]:
     hits: list[Hit] = []
     for place, *folded in groups:

@@ -37,7 +37,7 @@ class Cache(NamedTuple):
         return int(self.keys[0].shape[2])
 
 
-class Choice(NamedTuple):
+class Draw(NamedTuple):
     """How the next token is chosen.
 
     Attributes:
@@ -122,7 +122,7 @@ def nucleus(logits: Float[Array, "vocab"], top_p: Float[Array, ""]) -> Float[Arr
     return jnp.where(kept.at[order[0]].set(True), logits, -jnp.inf)
 
 
-def _choose(logits: Array, number: Array, choice: Choice, greedy: bool) -> Array:
+def _choose(logits: Array, number: Array, choice: Draw, greedy: bool) -> Array:
     """The next token of each row, `[batch]`."""
     if greedy:
         return jnp.argmax(logits, -1).astype(jnp.int32)
@@ -146,7 +146,7 @@ def _decode(
     cache: Cache,
     step: Step,
     ends: Array,
-    choice: Choice,
+    choice: Draw,
     *,
     config: DecoderConfig,
     steps: int,
@@ -250,14 +250,14 @@ class CachedDecoder:
         logits: Array = _logits(hidden, self._norm, self._head, eps=self.config.rms_norm_eps)
         return logits
 
-    def first(self, hidden: Sequence[Array], choice: Choice, *, greedy: bool) -> Int[Array, "batch"]:
+    def first(self, hidden: Sequence[Array], choice: Draw, *, greedy: bool) -> Int[Array, "batch"]:
         """The first new token of each row, from the last position's output of each."""
         logits = self.logits(jnp.stack([row[-1] for row in hidden]))
         token: Array = _first(logits, jnp.zeros((), jnp.int32), choice, greedy=greedy)
         return token
 
     def decode(
-        self, cache: Cache, step: Step, ends: Array, choice: Choice, *, steps: int, greedy: bool
+        self, cache: Cache, step: Step, ends: Array, choice: Draw, *, steps: int, greedy: bool
     ) -> tuple[np.ndarray, Cache, Step]:
         """Up to `steps` further tokens of each row.
 

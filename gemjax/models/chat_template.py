@@ -38,7 +38,7 @@ _LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
-class ChatFormat:
+class PromptFormat:
     """A model's way to write a conversation.
 
     Attributes:
@@ -57,7 +57,7 @@ class ChatFormat:
     @classmethod
     def of(
         cls, files: ModelFiles, gguf: Path | None, tokenizer: Tokenizer, opened: GGUFFile | None = None
-    ) -> "ChatFormat":
+    ) -> "PromptFormat":
         """What the files of `find_language_model` say; without a template ChatML or plain lines.
 
         `opened`: the GGUF file, where it is open already.

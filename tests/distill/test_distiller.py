@@ -15,7 +15,7 @@ from gemjax.distill import DistillConfig, Distiller, EvidenceSelector, Filler, M
 from gemjax.distill.baselines import LLMLingua2, RandomDrop, Truncation, self_information
 from gemjax.distill.recipe import Recipe
 from gemjax.distill.render import KeptSpan
-from gemjax.distill.shortener import Shortener
+from gemjax.distill.shortener import TextShortener
 from gemjax.distill.turns import as_turns, read_turns
 from gemjax.distill.units import is_unspaced, units_of
 from gemjax.errors import ConfigError
@@ -49,7 +49,7 @@ RECIPES = {
 
 
 def shortener(recipe):
-    return Shortener(recipe, MODEL, MODEL)
+    return TextShortener(recipe, MODEL, MODEL)
 
 
 def selector(**settings):
@@ -232,7 +232,7 @@ def test_bad_turns_and_configs_are_refused():
     with pytest.raises(ConfigError, match="fit"):
         SelectorConfig(fit="best")
     with pytest.raises(ConfigError, match="loss"):
-        Shortener(Recipe(loss="text"), MODEL)
+        TextShortener(Recipe(loss="text"), MODEL)
     with pytest.raises(ConfigError, match="digit"):
         Multipliers(digit=0)
 

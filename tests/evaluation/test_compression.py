@@ -354,6 +354,6 @@ def test_numbers_that_make_no_sense(read):
             evaluate(conversations, cases(*read), MODEL, {}, **wrong)
     with pytest.raises(ConfigError, match="sample = 0; expected a whole number of at least 1"):
         cases(conversations, rankings, sample=0)
-    silent = [locomo.Conversation("c", ("D1:1",), ("Ann: hi",), (locomo.Question("q", 4, False, (), ()),))]
+    silent = [locomo.Talk("c", ("D1:1",), ("Ann: hi",), (locomo.Question("q", 4, False, (), ()),))]
     with pytest.raises(RequestError, match="no question carries an answer"):
         require_answers(silent)

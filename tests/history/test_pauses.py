@@ -6,7 +6,7 @@ import pytest
 
 from gemjax import GEMConfig, HistoryCompressor
 from gemjax.errors import ConfigError
-from gemjax.evaluation.replay import EstimatedTokens, Ledger, Prices, Sizer
+from gemjax.evaluation.replay import Bill, EstimatedTokens, Prices, Sizer
 from gemjax.history import CostAwarePolicy
 from tests.conftest import HashingEncoder
 from tests.history.requests import chat
@@ -70,7 +70,7 @@ def test_a_time_that_is_none_is_refused(now):
 def test_the_bill_writes_anew_what_has_expired():
     """Sizes by hand: a frame of 15 characters, messages of 10, a comma between two."""
     messages = [{"c": "abc"}, {"c": "def"}, {"c": "ghi"}]
-    ledger = Ledger({}, "messages", Sizer(EstimatedTokens()), Prices(0.1, 1.25, ttl=300.0))
+    ledger = Bill({}, "messages", Sizer(EstimatedTokens()), Prices(0.1, 1.25, ttl=300.0))
     frame = len('{"messages":[]}')
     sizes = [frame + 11, frame + 11 * 2 + 1, frame + 11 * 3 + 2]
     times = [0.0, 100.0, 401.0]

@@ -9,8 +9,8 @@ from gemjax.history.records import BlockContent, ToolCall, ToolResult
 from gemjax.history.signals import signals
 
 LABELS = json.loads(Path(__file__).with_name("labels").joinpath("blocks.json").read_text())
-# Measured on all four samples, less a margin of about 0.06: a change that falls below it lost something.
-FLOORS = {"error": (0.94, 0.85), "mutates": (0.89, 0.90), "source": (0.90, 0.93)}
+KINDS = ("error", "mutates", "source")
+PAGE = Path(__file__).parents[2] / "docs" / "protection-rules.md"
 
 
 def text_of(content) -> str:
@@ -48,20 +48,38 @@ def test_precision_and_recall_on_real_blocks(data_dir):
             content = blocks.setdefault(name, recorded_blocks(path))[index]
             found = signals(content)
             for kind, expected, got in zip(
-                FLOORS, truth, (found.error is not None, found.mutates, bool(found.sources)), strict=True
+                KINDS, truth, (found.error is not None, found.mutates, bool(found.sources)), strict=True
             ):
                 for key in ((sample, kind), ("all", kind)):
                     counts.setdefault(key, [0, 0, 0, 0])[2 * bool(expected) + got] += 1
+    promised = on_page()
     print("\nsample signal    blocks  true  precision  recall")
     for (sample, kind), (_, wrong, missed, right) in sorted(counts.items()):
         precision, recall = right / max(right + wrong, 1), right / max(right + missed, 1)
         total = sum(counts[sample, kind])
         print(f"{sample:6} {kind:8} {total:7} {right + missed:5} {precision:10.2f} {recall:7.2f}")
         if sample == "all":
-            assert precision >= FLOORS[kind][0] and recall >= FLOORS[kind][1], kind
+            assert f"{precision:.2f} / {recall:.2f}" == promised[kind], "the page says something else"
 
 
-def test_the_labels_are_many_and_from_every_domain():
+def on_page() -> dict[str, str]:
+    """Precision and recall of all four samples, as docs/protection-rules.md has them."""
+    (line,) = (line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| all four, as shipped"))
+    return dict(zip(KINDS, (cell.strip() for cell in line.split("|")[3:6]), strict=True))
+
+
+@pytest.mark.data
+def test_the_labels_are_from_every_domain(data_dir):
+    recorded = {
+        p.stem: json.loads(p.read_text())["domain"] for p in (data_dir / "trajectories" / "openai").glob("*.json")
+    }
+    if not recorded:
+        pytest.skip("no recorded trajectories; set GEMJAX_DATA. Not tested: which domains the labels are from")
+    labelled = {row[0] for sample in LABELS["samples"].values() for row in sample}
+    assert {recorded[name] for name in labelled} == set(recorded.values())
+
+
+def test_the_labels_are_many_and_each_block_has_one():
     rows = [tuple(row[:2]) for sample in LABELS["samples"].values() for row in sample]
     assert len(rows) == len(set(rows)) >= 120
     assert all(len(row) == 5 and set(row[2:]) <= {0, 1} for sample in LABELS["samples"].values() for row in sample)

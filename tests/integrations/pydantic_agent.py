@@ -1,5 +1,7 @@
 """An agent of pydantic-ai whose one tool does the scripted work."""
 
+import asyncio
+
 import pydantic_ai
 
 from tests.provider.script import work as run_step
@@ -22,3 +24,19 @@ def agent(provider, key, *capabilities, anthropic=False, tools=()):
         return run_step(step)
 
     return made
+
+
+def run(made, mode="sync"):
+    limits = pydantic_ai.UsageLimits(request_limit=None)
+    task = "Go through the steps."
+    if mode == "sync":
+        return made.run_sync(task, usage_limits=limits).all_messages()
+
+    async def go():
+        if mode == "async":
+            return (await made.run(task, usage_limits=limits)).all_messages()
+        async with made.run_stream(task, usage_limits=limits) as result:
+            await result.get_output()
+            return result.all_messages()
+
+    return asyncio.run(go())

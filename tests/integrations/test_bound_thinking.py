@@ -40,7 +40,7 @@ def check(provider, key):
 def test_pydantic_ai(binding, gem, mode):
     needs("pydantic_ai")
     from gemjax.integrations.pydantic_ai import capability
-    from tests.integrations.test_pydantic_ai import agent, run
+    from tests.integrations.pydantic_agent import agent, run
 
     run(agent(binding, "bound", capability(gem), anthropic=True), mode)
     check(binding, "bound")
@@ -71,7 +71,7 @@ def test_litellm(binding, gem, mode, monkeypatch):
     import litellm
 
     from gemjax.integrations.litellm import callback, completion_with
-    from tests.integrations.test_litellm import take
+    from tests.integrations.litellm_agent import take
 
     base = {"model": f"anthropic/{MODEL}", "api_base": binding.url, "api_key": "bound", "tools": [wire_tool("chat")]}
     messages = [{"role": "user", "content": TASK}]

@@ -10,21 +10,14 @@ pytest.importorskip("litellm", reason="litellm is not installed")
 import litellm
 
 from gemjax.integrations.litellm import callback, completion_with, proxy_hook
-from tests.provider.script import wire_tool, work
+from tests.integrations.litellm_agent import take
+from tests.provider.script import wire_tool
 from tests.serve.agents import history
 
 
 def settings(provider, key, stream=False):
     base = {"model": "openai/scripted", "api_base": f"{provider.url}/v1", "api_key": key, "stream": stream}
     return {**base, "tools": [wire_tool("chat")]}
-
-
-def take(messages, message):
-    messages.append(message)
-    for call in message.tool_calls or []:
-        output = work(**json.loads(call.function.arguments))
-        messages.append({"role": "tool", "tool_call_id": call.id, "content": output})
-    return bool(message.tool_calls)
 
 
 def run(provider, key, complete, stream=False):

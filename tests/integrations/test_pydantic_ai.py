@@ -1,31 +1,12 @@
 """pydantic-ai with our capability: run, run_sync and run_stream, on OpenAI's and Anthropic's models."""
 
-import asyncio
-
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
 
-import pydantic_ai
 
 from gemjax.integrations.pydantic_ai import capability
-from tests.integrations.pydantic_agent import agent
-
-
-def run(made, mode="sync"):
-    limits = pydantic_ai.UsageLimits(request_limit=None)
-    task = "Go through the steps."
-    if mode == "sync":
-        return made.run_sync(task, usage_limits=limits).all_messages()
-
-    async def go():
-        if mode == "async":
-            return (await made.run(task, usage_limits=limits)).all_messages()
-        async with made.run_stream(task, usage_limits=limits) as result:
-            await result.get_output()
-            return result.all_messages()
-
-    return asyncio.run(go())
+from tests.integrations.pydantic_agent import agent, run
 
 
 @pytest.fixture(scope="module")

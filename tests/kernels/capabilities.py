@@ -81,6 +81,18 @@ def _search(rng: np.random.Generator) -> tuple[Any, ...]:
     return _rows(rng), np.arange(N) < N - 1, np.int32(N), k.prepare_queries(metric, _rows(rng, 2)), norms
 
 
+def _channels(rng: np.random.Generator) -> Any:
+    return k.Channels(rng.uniform(size=(N, 2)), 0.1 * rng.uniform(size=(N, 2)), np.array([0, 0, 0, 1, 1, -1]))
+
+
+def _weights() -> Any:
+    return k.ChannelWeights(np.float64(0.5), np.float64(0.3), np.float64(0.2))
+
+
+def _joined(rng: np.random.Generator) -> tuple[Any, ...]:
+    return (*_search(rng)[:4], np.float64(0.5), _channels(rng), _weights())
+
+
 def _unmerge(rng: np.random.Generator) -> tuple[Any, ...]:
     x = _rows(rng)
     return k.moments_from_rows(x), k.moments_from_rows(x[:2])
@@ -199,6 +211,12 @@ CASES: dict[str, Case] = {
     "block_low_energy": Case(_at(_rows, _spectrum), k.block_low_energy),
     "action_alignment": Case(_at(_rows, _vector, _spectrum), k.action_alignment),
     "band_energies": Case(_at(_vector, _spectrum), partial(k.band_energies, bands=2)),
+    "join": Case(
+        lambda rng: (rng.standard_normal((N, 2)), _channels(rng), np.arange(N) < N - 1, _weights()), k.join, (0,)
+    ),
+    "joined_scores": Case(_joined, k.joined_scores, by=(0,)),
+    "joined_search": Case(_joined, partial(k.joined_search, k=2), by=(0,)),
+    "standardise": Case(lambda rng: (rng.standard_normal((N, 2)), np.arange(N) < N - 1), k.standardise),
     "span_energies": Case(_gram, _spans, (0, 1)),
     "gram_captured_energy": Case(_gram, _of_gram),
     "gram_centroid_similarity": Case(

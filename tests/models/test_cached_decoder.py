@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gemjax.models.cached_decoder import CHUNK, Cache, CachedDecoder, Choice, Step, nucleus
+from gemjax.models.cached_decoder import CHUNK, Cache, CachedDecoder, Draw, Step, nucleus
 from gemjax.models.language_files import open_language_model
 from tests.models.torch_models import KINDS, SIZES, torch_model
 
@@ -23,7 +23,7 @@ def pair(request, tmp_path_factory):
 
 def choice(rows, temperature=1.0, top_p=1.0, seed=0):
     keys = jax.random.split(jax.random.key(seed), rows)
-    return Choice(jnp.float32(temperature), jnp.float32(top_p), keys)
+    return Draw(jnp.float32(temperature), jnp.float32(top_p), keys)
 
 
 def torch_logits(model, ids):

@@ -23,7 +23,7 @@ class Model(Protocol):
     def __call__(self, messages: Messages, tools: list[dict[str, Any]]) -> dict[str, Any]: ...
 
 
-class Endpoint:
+class ModelEndpoint:
     """A model by HTTP.
 
     Args:

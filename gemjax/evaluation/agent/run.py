@@ -12,7 +12,17 @@ from gemjax.evaluation.agent.actor import Actor, Answer, Messages, Tally
 from gemjax.evaluation.agent.dojo import SUITES, Suite
 from gemjax.evaluation.agent.model import Model, converse
 from gemjax.evaluation.agent.schedule import LEAST_CALLS, WIDTH, Move, interleaved, long_reads
-from gemjax.evaluation.replay import EstimatedTokens, Ledger, Method, Moment, Prices, Reference, Sizer, Trajectory, Turn
+from gemjax.evaluation.replay import (
+    Bill,
+    EstimatedTokens,
+    Method,
+    Moment,
+    Prices,
+    RecordedTurn,
+    Reference,
+    Sizer,
+    Trajectory,
+)
 from gemjax.evaluation.replay.compressed import MeteredEncoder
 from gemjax.evaluation.replay.replay import methods_named, reference_method
 from gemjax.history.blocks import Reader
@@ -130,7 +140,7 @@ class Sender:
             self._template["tools"] = [tool, *tools]
             self.recall_name = tool["function"]["name"]
             self.answer = archive.answer
-        self.ledger = Ledger(self._template, "messages", Sizer(counter), prices)
+        self.ledger = Bill(self._template, "messages", Sizer(counter), prices)
         self._count = 0
 
     @property
@@ -143,7 +153,7 @@ class Sender:
         """What the method sends of a history; it is added to the bill."""
         request = {**self._template, "messages": messages}
         blocks = self._reader.parse(request, "chat").blocks
-        turn = Turn(self._count, len(messages), request, messages, blocks, None)
+        turn = RecordedTurn(self._count, len(messages), request, messages, blocks, None)
         self._count += 1
         trajectory = self._trajectory(messages)
 

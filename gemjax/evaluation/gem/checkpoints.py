@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from gemjax.errors import GemjaxError
-from gemjax.evaluation.replay import Trajectory, Turn, requests
+from gemjax.evaluation.replay import RecordedTurn, Trajectory, requests
 from gemjax.evaluation.replay.grounding import CallNeeds, NeedIndex
 from gemjax.history.blocks import Parsed, Reader
 from gemjax.history.config import GEMConfig
@@ -147,7 +147,7 @@ def collect(
     return Collected(found, left_out)
 
 
-def moments(trajectory: Trajectory) -> list[tuple[Turn, Parsed]]:
+def moments(trajectory: Trajectory) -> list[tuple[RecordedTurn, Parsed]]:
     """The turns before which checkpoints lie, oldest first, each with its request as it was read."""
     reader = Reader()
     found = []

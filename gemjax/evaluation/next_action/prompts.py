@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.replay import Turn
+from gemjax.evaluation.replay import RecordedTurn
 from gemjax.history.blocks import Parsed
 from gemjax.history.formats.base import View
 from gemjax.history.records import Block, BlockContent
@@ -46,7 +46,7 @@ class Prompts:
         self._heading = model.tokenize(_HEADING).ids
         self._known: dict[tuple[str, ...], np.ndarray] = {}
 
-    def action(self, turn: Turn) -> np.ndarray:
+    def action(self, turn: RecordedTurn) -> np.ndarray:
         """The recorded next action, int32 `[m]`: tool names and arguments, the first 256 tokens."""
         if turn.next is None:
             raise ValueError("the turn called no tool")

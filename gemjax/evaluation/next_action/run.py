@@ -20,7 +20,7 @@ from gemjax.evaluation.next_action.losses import Losses
 from gemjax.evaluation.next_action.prompts import ACTION_TOKENS, SMALLEST, Prompts
 from gemjax.evaluation.next_action.sampling import stratified
 from gemjax.evaluation.next_action.tables import TABLES, Measured
-from gemjax.evaluation.replay import Trajectory, Turn, load
+from gemjax.evaluation.replay import RecordedTurn, Trajectory, load
 from gemjax.history.blocks import Parsed
 from gemjax.history.evidence import DEFAULT_RULES, PAPER_RULES
 from gemjax.models.language import LanguageModel
@@ -96,7 +96,7 @@ class NextAction(Evaluation):
 class _Candidates:
     """The checkpoints that may be drawn, by trajectory, and why the others may not."""
 
-    moments: dict[str, list[tuple[Turn, Parsed]]]
+    moments: dict[str, list[tuple[RecordedTurn, Parsed]]]
     fitting: dict[str, list[int]]
     total: int
     too_long: int
@@ -194,7 +194,7 @@ def _candidates(
     footer: list[str],
     report: Progress,
 ) -> _Candidates:
-    found: dict[str, list[tuple[Turn, Parsed]]] = {}
+    found: dict[str, list[tuple[RecordedTurn, Parsed]]] = {}
     fitting: dict[str, list[int]] = {}
     total = too_long = too_short = 0
     for index, trajectory in enumerate(trajectories):

@@ -121,7 +121,7 @@ class Totals:
     expired: int = 0
 
 
-class Ledger:
+class Bill:
     """The bill of one method on one trajectory. Feed it every request, in order."""
 
     def __init__(self, template: dict[str, Any], key: str, sizer: Sizer, prices: Prices) -> None:

@@ -21,7 +21,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from gemjax.evaluation.replay.trajectory import Trajectory, Turn
+from gemjax.evaluation.replay.trajectory import RecordedTurn, Trajectory
 from gemjax.history.formats import View, compact_json
 from gemjax.history.records import BlockContent
 from gemjax.history.signals.arguments import fields
@@ -118,7 +118,7 @@ class NeedIndex:
                 self._where.setdefault(word, []).append(index)
         self._found: dict[tuple[str, bool], tuple[list[int], list[int], float]] = {}
 
-    def needs(self, turn: Turn) -> CallNeeds:
+    def needs(self, turn: RecordedTurn) -> CallNeeds:
         """The needs of the call that came next; none if none came."""
         if turn.next is None:
             return CallNeeds((), ())
@@ -132,7 +132,7 @@ class NeedIndex:
             edits.append(tuple(found))
         return CallNeeds(tuple(values), tuple(edits))
 
-    def _need(self, value: str, turn: Turn, whole: bool) -> Need | None:
+    def _need(self, value: str, turn: RecordedTurn, whole: bool) -> Need | None:
         holders, results, stays = self._holders(value, whole)
         if stays < turn.count:
             return None

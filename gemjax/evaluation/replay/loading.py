@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemjax.errors import RequestError
-from gemjax.evaluation.replay.readers import READERS, Reader, Recording
+from gemjax.evaluation.replay.readers import READERS, Recording, RecordingReader
 from gemjax.evaluation.replay.trajectory import Trajectory
 from gemjax.wording import counted
 
@@ -84,7 +84,7 @@ def _as_sent(t: Trajectory) -> Trajectory:
     return rest if better and len(rest.parsed.blocks) == len(t.parsed.blocks) else t
 
 
-def _read_by(reader: Reader, recording: Recording) -> list[Trajectory]:
+def _read_by(reader: RecordingReader, recording: Recording) -> list[Trajectory]:
     try:
         return reader.read(recording)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.replay.trajectory import Trajectory, Turn
+from gemjax.evaluation.replay.trajectory import RecordedTurn, Trajectory
 from gemjax.history.compressor import HistoryCompressor
 from gemjax.history.records import Block
 
@@ -34,7 +34,7 @@ class Moment:
     """
 
     trajectory: Trajectory
-    turn: Turn
+    turn: RecordedTurn
     reference: Reference
     size: Callable[[Sequence[Any]], int]
     vectors: Callable[[], np.ndarray]

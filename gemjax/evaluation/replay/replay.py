@@ -9,14 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer, Totals
+from gemjax.evaluation.replay.accounting import Bill, Prices, Sizer, Totals
 from gemjax.evaluation.replay.baselines import ClearToolResults, KeepLast, LatestAction, RandomBlocks, SendEverything
 from gemjax.evaluation.replay.compressed import BrokenPromise, Compressed, MeteredEncoder
 from gemjax.evaluation.replay.grounding import CallNeeds, Met, NeedIndex, met, text_of
 from gemjax.evaluation.replay.moment import Method, Moment, Reference
 from gemjax.evaluation.replay.refetch import Lookups, Refetch
 from gemjax.evaluation.replay.tokens import TokenCounter
-from gemjax.evaluation.replay.trajectory import Trajectory, Turn, requests
+from gemjax.evaluation.replay.trajectory import RecordedTurn, Trajectory, requests
 from gemjax.history.arrival import ArrivalConfig
 from gemjax.history.blocks import Reader
 from gemjax.history.config import GEMConfig
@@ -34,7 +34,7 @@ _TOP = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class MethodOutcome:
     """What one method did on one trajectory.
 
     Attributes:
@@ -73,7 +73,7 @@ class TrajectoryOutcome:
     requests: int
     checkpoints: int
     invalid_as_recorded: int
-    methods: dict[str, Outcome]
+    methods: dict[str, MethodOutcome]
 
 
 def methods_named(names: Sequence[str] | None, prices: Prices, delta: float | None = None) -> list[Method]:
@@ -162,7 +162,7 @@ class _Track:
     """One method on its way through a trajectory."""
 
     def __init__(
-        self, method: Method, ledger: Ledger, lookups: Lookups, meter: MeteredEncoder, encoder_price: float
+        self, method: Method, ledger: Bill, lookups: Lookups, meter: MeteredEncoder, encoder_price: float
     ) -> None:
         self.method = method
         self.ledger = ledger
@@ -179,11 +179,11 @@ class _Track:
         self.broken: list[str] = []
         self.seconds = 0.0
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> MethodOutcome:
         totals = self.ledger.totals
         totals.cost += self.encoder_price * self.meter.chars
         totals.token_cost += self.encoder_price * self.meter.tokens
-        return Outcome(
+        return MethodOutcome(
             totals=totals,
             retained=self.retained,
             met=self.met,
@@ -208,7 +208,7 @@ class _Run:
         self.reference = reference
         self.sizer = Sizer(replay.counter)
         self.known: dict[str, int] = {}
-        self._frame = Ledger(trajectory.request_template, trajectory.wire.key, self.sizer, replay.prices)
+        self._frame = Bill(trajectory.request_template, trajectory.wire.key, self.sizer, replay.prices)
         # The reference goes first: others follow its count and schedule.
         methods = [reference, *(m for m in replay.methods if m is not reference)]
         if not any(isinstance(m, SendEverything) for m in methods):
@@ -222,7 +222,7 @@ class _Run:
         method.begin(self.trajectory)
         prices = self.replay.prices
         lookups = Lookups(prices, self.replay.refetch, [b.chars for b in self.trajectory.parsed.blocks])
-        return _Track(method, Ledger(template, key, self.sizer, prices), lookups, meter, prices.encoder)
+        return _Track(method, Bill(template, key, self.sizer, prices), lookups, meter, prices.encoder)
 
     def all(self, tick: Callable[[], None] | None) -> TrajectoryOutcome:
         turns = list(requests(self.trajectory))
@@ -253,7 +253,7 @@ class _Run:
             {t.method.name: t.outcome() for t in self.tracks},
         )
 
-    def _moment(self, turn: Turn, reference: Reference, meter: MeteredEncoder) -> Moment:
+    def _moment(self, turn: RecordedTurn, reference: Reference, meter: MeteredEncoder) -> Moment:
         def vectors() -> np.ndarray:
             meter.charge([b.content.selection_text for b in turn.blocks])
             return self._vectors[: len(turn.blocks)]
@@ -292,7 +292,9 @@ class _Run:
             raise BrokenPromise(lines[0])
         track.broken += lines
 
-    def _met(self, track: _Track, turn: Turn, sent: list[dict[str, Any]], here: set[int], needs: CallNeeds) -> Met:
+    def _met(
+        self, track: _Track, turn: RecordedTurn, sent: list[dict[str, Any]], here: set[int], needs: CallNeeds
+    ) -> Met:
         """What was forwarded of the needs. Copies that a method sent in place of messages are read for themselves."""
         whole = {id(m) for m in turn.messages}
         changed = []
@@ -305,7 +307,7 @@ class _Run:
                 changed.append(known[1])
         return met(needs, lambda m: id(turn.messages[m]) in here, changed)
 
-    def _warm(self, turns: list[Turn]) -> None:
+    def _warm(self, turns: list[RecordedTurn]) -> None:
         """Encode the actions that the retention measure asks for, with the blocks, in one call of the encoder."""
         actions = [self._action_text(t) for t in turns if t.next is not None and len(t.blocks) >= MIN_BLOCKS]
         if actions:
@@ -321,7 +323,7 @@ class _Run:
         blocks = self.trajectory.parsed.blocks
         return np.asarray(self.replay.encoder.encode([b.content.selection_text for b in blocks]))
 
-    def _action_text(self, turn: Turn) -> str:
+    def _action_text(self, turn: RecordedTurn) -> str:
         assert turn.next is not None
         return turn.next.action_text if self.replay.action_view == "action" else turn.next.selection_text
 
@@ -331,7 +333,7 @@ class _Run:
         blocks = self._vectors
         return np.pad(blocks, ((0, bucket(len(blocks)) - len(blocks)), (0, 0)))
 
-    def _action(self, turn: Turn) -> np.ndarray | None:
+    def _action(self, turn: RecordedTurn) -> np.ndarray | None:
         """The vector of the next action; None if this is no checkpoint (3.2)."""
         if turn.next is None or len(turn.blocks) < MIN_BLOCKS:
             return None

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gemjax.evaluation.replay.accounting import Prices, Totals
 from gemjax.evaluation.replay.grounding import Met
-from gemjax.evaluation.replay.replay import Outcome, TrajectoryOutcome
+from gemjax.evaluation.replay.replay import MethodOutcome, TrajectoryOutcome
 from gemjax.wording import counted
 
 _MET: dict[str, Callable[[Met], float | None]] = {
@@ -107,7 +107,7 @@ class Report:
         return row
 
     @staticmethod
-    def _grounding(outcomes: list[Outcome]) -> dict[str, Any]:
+    def _grounding(outcomes: list[MethodOutcome]) -> dict[str, Any]:
         row: dict[str, Any] = {}
         for key, of in _MET.items():
             each = [[v for m in o.met if (v := of(m)) is not None] for o in outcomes]
@@ -239,12 +239,12 @@ class Report:
         return table
 
 
-def _grounding_note(rows: Sequence[Outcome]) -> str:
+def _grounding_note(rows: Sequence[MethodOutcome]) -> str:
     copying = sum(m.fully is not None for o in rows for m in o.met)
     return f"{copying:,} of {sum(len(o.met) for o in rows):,} next calls copy a value"
 
 
-def _row(outcome: Outcome, full: Outcome) -> dict[str, Any]:
+def _row(outcome: MethodOutcome, full: MethodOutcome) -> dict[str, Any]:
     t = outcome.totals
     row: dict[str, Any] = {key: _ratio(of(t), of(full.totals)) for key, of in _RATIOS.items()}
     copied = {key: _mean([v for m in outcome.met if (v := of(m)) is not None]) for key, of in _MET.items()}

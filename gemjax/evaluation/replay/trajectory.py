@@ -57,7 +57,7 @@ class Trajectory:
 
 
 @dataclasses.dataclass(frozen=True)
-class Turn:
+class RecordedTurn:
     """One moment at which the agent asked its model: after `count` messages, before the turn that came next.
 
     `blocks` are the complete removable blocks of the history that far. `next` is what the model did then (no results);
@@ -74,7 +74,7 @@ class Turn:
     time: float | None = None
 
 
-def requests(trajectory: Trajectory) -> Iterator[Turn]:
+def requests(trajectory: Trajectory) -> Iterator[RecordedTurn]:
     """The successive requests of a recorded agent, oldest first: one before each turn of the model.
 
     A turn is an assistant message (chat, Anthropic) or an unbroken run of items that the model wrote (Responses).
@@ -97,11 +97,11 @@ def requests(trajectory: Trajectory) -> Iterator[Turn]:
             stop += 1
         request = trajectory.request(count)
         following = _action(trajectory, messages[count:stop])
-        yield Turn(index, count, request, request[wire.key], all_blocks[:known], following, times.get(count))
+        yield RecordedTurn(index, count, request, request[wire.key], all_blocks[:known], following, times.get(count))
         index += 1
     if trajectory.pending and messages and not written[-1]:
         request = trajectory.request()
-        yield Turn(index, len(messages), request, request[wire.key], all_blocks, None, times.get(len(messages)))
+        yield RecordedTurn(index, len(messages), request, request[wire.key], all_blocks, None, times.get(len(messages)))
 
 
 def _running(times: Sequence[float | None]) -> dict[int, float]:

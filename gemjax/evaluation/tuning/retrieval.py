@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gemjax.errors import ConfigError
-from gemjax.evaluation.locomo import MEASURES, Conversation, outcomes
+from gemjax.evaluation.locomo import MEASURES, Talk, outcomes
 from gemjax.evaluation.rankings import Corpus, bank_method
 from gemjax.memory import MemoryConfig
 
@@ -28,7 +28,7 @@ def default_grid() -> list[MemoryConfig]:
 
 
 def cross_validate(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[Talk],
     corpora: Sequence[Corpus],
     grid: Sequence[MemoryConfig] | None = None,
     *,
@@ -78,7 +78,7 @@ def cross_validate(
     }
 
 
-def _sums(conversation: Conversation, ranking: np.ndarray) -> tuple[np.ndarray, int]:
+def _sums(conversation: Talk, ranking: np.ndarray) -> tuple[np.ndarray, int]:
     rows = outcomes(conversation, ranking)
     keep = ~np.isnan(rows[:, 0]) & np.array([q.answered for q in conversation.questions], bool)
     return rows[keep].sum(0), int(keep.sum())

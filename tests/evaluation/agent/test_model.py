@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemjax.errors import RequestError
-from gemjax.evaluation.agent.model import Endpoint, converse
+from gemjax.evaluation.agent.model import ModelEndpoint, converse
 from tests.evaluation.agent.diary import Diary
 
 
@@ -67,7 +67,7 @@ def test_a_model_acts_recalls_and_is_judged(server: tuple[str, list[dict[str, An
         return {"role": "tool", "tool_call_id": call["id"], "content": "it was swordfish-99"} if ours else None
 
     tools = [{"type": "function", "function": {"name": "read"}}]
-    tally = converse([Answering()], Endpoint(url, "m"), tools, lambda m: m, answer)
+    tally = converse([Answering()], ModelEndpoint(url, "m"), tools, lambda m: m, answer)
     assert (tally.passed, tally.calls, tally.recalls) == (1, 4, 1)
     assert [r["model"] for r in got] == ["m"] * 5 and got[0]["tools"] == tools
     assert got[2]["messages"][-1] == {"role": "tool", "tool_call_id": "c-look_back", "content": "it was swordfish-99"}
@@ -77,7 +77,7 @@ def test_a_model_acts_recalls_and_is_judged(server: tuple[str, list[dict[str, An
 def test_a_task_that_a_model_gets_wrong_is_not_passed(server: tuple[str, list[dict[str, Any]], list[Any]]):
     url, _, answers = server
     answers += [{"content": "I do not know."}]
-    assert converse([Answering()], Endpoint(url, "m"), [], lambda m: m, None).passed == 0
+    assert converse([Answering()], ModelEndpoint(url, "m"), [], lambda m: m, None).passed == 0
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_an_endpoint_without_an_answer_is_an_error_that_names_it(
     url, _, answers = server
     answers.append(answer)
     with pytest.raises(RequestError, match=r"127\.0\.0\.1"):
-        Endpoint(url, "m")([], [])
+        ModelEndpoint(url, "m")([], [])
 
 
 def test_an_endpoint_that_is_not_there():
     with pytest.raises(RequestError, match="gave no answer"):
-        Endpoint("http://127.0.0.1:9", "m")([], [])
+        ModelEndpoint("http://127.0.0.1:9", "m")([], [])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemjax.errors import ConfigError, WeightsError
-from gemjax.evaluation.replay.accounting import Ledger, Prices, Sizer
+from gemjax.evaluation.replay.accounting import Bill, Prices, Sizer
 from gemjax.evaluation.replay.tokens import (
     MEDIA_TOKENS,
     EstimatedTokens,
@@ -39,8 +39,8 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _ledger(prices: Prices | None = None, template: dict[str, Any] | None = None, key: str = "messages") -> Ledger:
-    return Ledger(template or {}, key, Sizer(CountWords()), prices or Prices())
+def _ledger(prices: Prices | None = None, template: dict[str, Any] | None = None, key: str = "messages") -> Bill:
+    return Bill(template or {}, key, Sizer(CountWords()), prices or Prices())
 
 
 def test_hand_computed_bill() -> None:
@@ -166,7 +166,7 @@ def test_prices_of_one_give_the_size(histories: list[list[int]]) -> None:
 def test_each_message_is_measured_once() -> None:
     counter = CountWords()
     sizer = Sizer(counter)
-    ledgers = [Ledger({}, "messages", sizer, Prices()) for _ in range(3)]
+    ledgers = [Bill({}, "messages", sizer, Prices()) for _ in range(3)]
     messages = [_user(f"message {n}") for n in range(50)]
     for count in range(1, 51):
         for ledger in ledgers:

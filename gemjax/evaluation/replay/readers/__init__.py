@@ -17,12 +17,12 @@ from gemjax.evaluation.replay.readers import (
     tau2_bench,
     tau_bench,
 )
-from gemjax.evaluation.replay.readers.recording import Reader, Recording
+from gemjax.evaluation.replay.readers.recording import Recording, RecordingReader
 
-__all__ = ["READERS", "Reader", "Recording"]
+__all__ = ["READERS", "Recording", "RecordingReader"]
 
 # Most specific first: a mini-swe-agent file also has `messages`, as a plain request has.
-READERS: tuple[Reader, ...] = (
+READERS: tuple[RecordingReader, ...] = (
     claude_code,
     codex,
     pi,

@@ -34,7 +34,7 @@ class _Entry:
     results: dict[str, tuple[str, float | None]] = dataclasses.field(default_factory=dict)
 
 
-class Conversation:
+class RecordedConversation:
     """Collects a conversation in recorded order; results go right behind the turn that called, in order of its calls.
 
     Attributes:

@@ -7,7 +7,7 @@ A session keeps the calls of a turn with their results in `toolCalls`. An export
 import json
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation, seconds
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation, seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -24,7 +24,7 @@ def matches(recording: Recording) -> bool:
 
 
 def read(recording: Recording) -> list[Trajectory]:
-    talk = Conversation()
+    talk = RecordedConversation()
     before: Any = None
     for row in objects(recording.data["messages"]):
         if row.get("type") not in _TALK:
@@ -47,7 +47,7 @@ def read(recording: Recording) -> list[Trajectory]:
     return [talk.trajectory(recording, template={} if model is None else {"model": model}, notes=notes)]
 
 
-def _turn(talk: Conversation, row: dict[str, Any], parts: list[dict[str, Any]], time: float | None) -> None:
+def _turn(talk: RecordedConversation, row: dict[str, Any], parts: list[dict[str, Any]], time: float | None) -> None:
     thoughts = [f"{t.get('subject', '')}: {t.get('description', '')}" for t in objects(row.get("thoughts"))]
     made = [p for p in parts if isinstance(p.get("functionCall"), dict)]
     kept = [c for c in objects(row.get("toolCalls")) if not made]

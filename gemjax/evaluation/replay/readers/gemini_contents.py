@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation
 from gemjax.evaluation.replay.readers.gemini_cli import response_text, text_of_parts, thought_of_parts, user_content
 from gemjax.evaluation.replay.readers.recording import Recording, objects
 from gemjax.evaluation.replay.trajectory import Trajectory
@@ -16,7 +16,7 @@ def matches(recording: Recording) -> bool:
 
 def read(recording: Recording) -> list[Trajectory]:
     body = _body(recording.data)
-    talk = Conversation()
+    talk = RecordedConversation()
     system = body.get("systemInstruction")
     if isinstance(system, dict):
         talk.say("system", text_of_parts(objects(system.get("parts"))))

@@ -1,6 +1,6 @@
 """Inspect evaluation logs (`.json`) to chat completions: one trajectory a sample."""
 
-from gemjax.evaluation.replay.readers.conversation import Conversation
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation
 from gemjax.evaluation.replay.readers.recording import Recording, objects, text_of
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -16,7 +16,7 @@ def read(recording: Recording) -> list[Trajectory]:
     samples = objects(recording.data["samples"])
     found = []
     for sample in samples:
-        talk = Conversation()
+        talk = RecordedConversation()
         for row in objects(sample.get("messages")):
             role, text = row.get("role"), text_of(row.get("content"))
             if role == "tool":

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation
 from gemjax.evaluation.replay.readers.recording import Recording, objects, text_of
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -16,7 +16,7 @@ def matches(recording: Recording) -> bool:
 
 
 def read(recording: Recording) -> list[Trajectory]:
-    talk = Conversation()
+    talk = RecordedConversation()
     for row in _messages(recording.data):
         kind, text = row.get("type"), text_of(row.get("content"))
         if kind == "tool":

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation, seconds
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation, seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects, synthetic_id
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -20,7 +20,7 @@ def matches(recording: Recording) -> bool:
 
 
 def read(recording: Recording) -> list[Trajectory]:
-    talk = Conversation()
+    talk = RecordedConversation()
     model: str | None = None
     for row in objects(recording.data["messages"]):
         info = row["info"] if isinstance(row.get("info"), dict) else {}
@@ -49,7 +49,7 @@ def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [s for s in steps if s]
 
 
-def _turn(talk: Conversation, parts: list[dict[str, Any]], time: float | None) -> None:
+def _turn(talk: RecordedConversation, parts: list[dict[str, Any]], time: float | None) -> None:
     tools = [(p, state) for p in parts if p.get("type") == "tool" and isinstance(state := p.get("state"), dict)]
     seen: set[str] = set()
     calls = []

@@ -6,7 +6,7 @@ action and the observation after it: the call is made of the action.
 
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation, seconds
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation, seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects, text_of
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -25,7 +25,7 @@ def matches(recording: Recording) -> bool:
 
 
 def read(recording: Recording) -> list[Trajectory]:
-    talk = Conversation()
+    talk = RecordedConversation()
     template: dict[str, Any] = {}
     waiting: str | None = None
     begun: set[str] = set()
@@ -63,7 +63,7 @@ def _events(recording: Recording) -> list[dict[str, Any]]:
     return objects(data.get("history")) if not recording.lines and isinstance(data, dict) else []
 
 
-def _message(talk: Conversation, event: dict[str, Any], text: str, time: float | None) -> None:
+def _message(talk: RecordedConversation, event: dict[str, Any], text: str, time: float | None) -> None:
     if event.get("source") == "agent":
         talk.turn(text, time=time)
     else:

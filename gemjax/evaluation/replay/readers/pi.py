@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation, seconds
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation, seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects, text_of
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -82,7 +82,7 @@ def _user_text(row: Row) -> str:
 
 
 def _chat(recording: Recording, name: str, rows: list[Row], notes: list[str]) -> Trajectory:
-    talk = Conversation()
+    talk = RecordedConversation()
     for row in rows:
         message, time = _message(row), seconds(row.get("timestamp"))
         parts = objects(message.get("content"))

@@ -17,7 +17,7 @@ class Recording:
     broken: int = 0
 
 
-class Reader(Protocol):
+class RecordingReader(Protocol):
     """A module that reads one recording format. `read` is only called on what `matches` accepted, and never raises."""
 
     NAME: str

@@ -5,7 +5,7 @@ Calls that the simulated user makes of tools of its own are no part of the agent
 
 from typing import Any
 
-from gemjax.evaluation.replay.readers.conversation import Conversation, seconds
+from gemjax.evaluation.replay.readers.conversation import RecordedConversation, seconds
 from gemjax.evaluation.replay.readers.recording import Recording, objects
 from gemjax.evaluation.replay.trajectory import Trajectory
 
@@ -22,7 +22,7 @@ def read(recording: Recording) -> list[Trajectory]:
     runs = objects(data["simulations"]) if "simulations" in data else [data]
     found = []
     for n, run in enumerate(runs):
-        talk = Conversation()
+        talk = RecordedConversation()
         policy = run.get("policy")
         talk.say("system", policy if isinstance(policy, str) else "")
         for row in objects(run.get("messages")):
@@ -33,7 +33,7 @@ def read(recording: Recording) -> list[Trajectory]:
     return found
 
 
-def _row(talk: Conversation, row: dict[str, Any]) -> None:
+def _row(talk: RecordedConversation, row: dict[str, Any]) -> None:
     role, time = row.get("role"), seconds(row.get("timestamp"))
     content = row.get("content")
     text = content if isinstance(content, str) else ""
