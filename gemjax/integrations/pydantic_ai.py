@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gemjax.history import HistoryCompressor
+from gemjax.history.archive.tool import query_of
 from gemjax.integrations.recall import text_of
 from gemjax.integrations.shortener import Shortener, shortener_of
 
@@ -43,8 +44,9 @@ def recall_tool(shortener: Shortener) -> "Tool[Any]":
 
     text = text_of(shortener)
 
-    def recall(ctx: Any, query: str) -> str:
-        return shortener.recall(query, lambda: list(map(_wire, ctx.messages))).text
+    # The framework does not check arguments against the schema, and what raises here would end the run.
+    def recall(ctx: Any, **arguments: Any) -> str:
+        return shortener.recall(query_of(arguments), lambda: list(map(_wire, ctx.messages))).text
 
     return Tool.from_schema(recall, text.name, text.description, text.schema, takes_ctx=True)
 

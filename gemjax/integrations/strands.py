@@ -55,10 +55,9 @@ def recall_tool(shortener: Shortener) -> "AgentTool":
     def recall(query: str, tool_context: Any) -> str:
         return shortener.recall(query, lambda: [_wire(m) for m in tool_context.agent.messages]).text
 
-    made: AgentTool = tool(
-        recall, name=text.name, description=text.description, inputSchema={"json": text.schema}, context=True
-    )
-    return made
+    made = tool(name=text.name, description=text.description, inputSchema={"json": text.schema}, context=True)
+    decorated: AgentTool = made(recall)
+    return decorated
 
 
 def _wire(message: dict[str, Any]) -> dict[str, Any]:

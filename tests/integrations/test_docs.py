@@ -35,6 +35,15 @@ def test_the_block_runs(code, monkeypatch):
         names["litellm"].callbacks = []
 
 
+def test_the_two_commands_are_those_that_doctor_prints():
+    from gemjax.serve.agents import AGENTS, DEFAULT_BASE
+
+    shell = PAGE[: PAGE.index("## Frameworks")]
+    claude = AGENTS["claude-code"].line.format(base=DEFAULT_BASE).removeprefix("export ")
+    assert f"{claude} claude\n" in shell and "gemjax serve &" in shell
+    assert f"`{AGENTS['codex'].line.format(base=DEFAULT_BASE)}`" in shell
+
+
 def test_every_framework_of_the_package_has_a_block():
     import gemjax.integrations
 

@@ -16,6 +16,7 @@ from tests.conftest import HashingEncoder
 from tests.provider.app import Provider
 from tests.provider.loopback import on_loopback
 from tests.provider.script import work as run_step
+from tests.provider.script import working
 from tests.serve.agents import FIELDS, history
 
 ASKED, STEPS = 58, (3, 4)
@@ -36,7 +37,11 @@ def shortener():
 @pytest.fixture(scope="module")
 def asking():
     """A provider whose model looks for an early step late."""
-    made = Provider(recalls={ASKED: QUERY})
+
+    def calling(turn):
+        return ("recall_dropped_history", {"query": QUERY}) if turn == ASKED else working(turn)
+
+    made = Provider(calling=calling)
     with on_loopback(made.app) as url:
         made.url = url
         yield made
@@ -164,6 +169,63 @@ def test_anthropic(asking, shortener, mode):
         tools = [anthropic.beta_tool(work), recall_tool(shortener)]
         anthropic.Anthropic(**given).beta.messages.tool_runner(tools=tools, thread=False, **task).until_done()
     check(asking, f"claude-{mode}", "anthropic")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"q": "x"}, {"query": 7}, {"query": None, "more": []}])
+@pytest.mark.parametrize("framework", ["langchain", "openai_agents", "pydantic_ai", "strands", "anthropic"])
+def test_a_call_that_makes_no_sense_does_not_end_the_run(shortener, framework, arguments):
+    """The model forgets the query, or makes up other arguments: it is told so, and the agent goes on."""
+    provider = Provider(3, calling=lambda t: ("recall_dropped_history", arguments) if t == 1 else working(t))
+    with on_loopback(provider.app) as url:
+        provider.url = url
+        if framework == "langchain":
+            needs("langchain", "langchain_openai")
+            import langchain_openai
+            from langchain.agents import create_agent
+
+            from gemjax.integrations.langchain import middleware, recall_tool
+
+            model = langchain_openai.ChatOpenAI(model="scripted", api_key="odd", base_url=f"{url}/v1")
+            made = create_agent(model, [work, recall_tool(shortener)], middleware=[middleware(shortener)])
+            made.invoke({"messages": [{"role": "user", "content": TASK}]})
+        elif framework == "openai_agents":
+            needs("agents")
+            import agents
+            import openai
+
+            from gemjax.integrations.openai_agents import recall_tool
+
+            agents.set_tracing_disabled(True)
+            client = openai.AsyncOpenAI(
+                api_key="odd", base_url=f"{url}/v1", http_client=openai.DefaultAsyncHttpxClient(trust_env=False)
+            )
+            tools = [agents.function_tool(work), recall_tool(shortener)]
+            made = agents.Agent("worker", tools=tools, model=agents.OpenAIResponsesModel("scripted", client))
+            agents.Runner.run_sync(made, TASK)
+        elif framework == "pydantic_ai":
+            needs("pydantic_ai")
+            from gemjax.integrations.pydantic_ai import recall_tool
+            from tests.integrations.test_pydantic_ai import agent, run
+
+            run(agent(provider, "odd", tools=[recall_tool(shortener)]))
+        elif framework == "strands":
+            needs("strands")
+            from gemjax.integrations.strands import recall_tool
+            from tests.integrations.test_strands import agent
+
+            agent(provider, "odd", recall_tool(shortener))(TASK)
+        else:
+            needs("anthropic")
+            import anthropic
+
+            from gemjax.integrations.anthropic import recall_tool
+
+            tools = [anthropic.beta_tool(work), recall_tool(shortener)]
+            given = {"model": "scripted", "max_tokens": 100, "messages": [{"role": "user", "content": TASK}]}
+            client = anthropic.Anthropic(api_key="odd", base_url=url)
+            client.beta.messages.tool_runner(tools=tools, thread=False, **given).until_done()
+    account = provider.account("odd")
+    assert account.turn == 4 and not account.refused
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])

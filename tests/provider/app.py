@@ -43,11 +43,11 @@ class Provider:
         thinking: `None` (no thinking), `"error"` (a block that is not bound to its prefix is refused) or
             `"drop_block"` (such blocks are left out and listed).
         clock: seconds, for the cache's time to live.
-        recalls: what the model asks the recall tool for, by turn.
+        calling: the tool that the model calls and its arguments, by turn.
     """
 
-    def __init__(self, calls=60, thinking=None, clock=time.monotonic, ttl=300.0, recalls=None):
-        self.calls, self.thinking, self.recalls = calls, thinking, recalls
+    def __init__(self, calls=60, thinking=None, clock=time.monotonic, ttl=300.0, calling=script.working):
+        self.calls, self.thinking, self.calling = calls, thinking, calling
         self.clock, self.ttl = clock, ttl
         self.accounts: dict[str, Account] = {}
         self.caches: dict[str, PrefixCache] = {}
@@ -71,7 +71,7 @@ class Provider:
 
     async def chat(self, request):
         def answer(body, account, usage):
-            message, finish = script.chat_message(account.turn, self.calls, self.recalls)
+            message, finish = script.chat_message(account.turn, self.calls, self.calling)
             return {
                 "id": f"chatcmpl-{account.turn}",
                 "object": "chat.completion",
@@ -91,7 +91,7 @@ class Provider:
                 "created_at": 1,
                 "status": "completed",
                 "model": body.get("model", "m"),
-                "output": script.responses_items(account.turn, self.calls, self.recalls),
+                "output": script.responses_items(account.turn, self.calls, self.calling),
                 "parallel_tool_calls": True,
                 "tool_choice": "auto",
                 "tools": [],
@@ -109,7 +109,7 @@ class Provider:
     async def messages(self, request):
         def answer(body, account, usage):
             signature = None if self.thinking is None else rules.sign(body)
-            parts, stop = script.anthropic_parts(account.turn, self.calls, signature, self.recalls)
+            parts, stop = script.anthropic_parts(account.turn, self.calls, signature, self.calling)
             reply = {
                 "id": f"msg_{account.turn}",
                 "type": "message",

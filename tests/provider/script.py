@@ -20,31 +20,30 @@ def work(step):
     return f"step {step}: opened src/module_{step}.py\n" + " ".join(words)
 
 
-def _call(turn, recalls):
-    """What the model calls at a turn: its tool, or the recall tool of `gemjax`, if it looks for something then."""
-    query = (recalls or {}).get(turn)
-    return ("work", {"step": turn}) if query is None else ("recall_dropped_history", {"query": query})
+def working(turn):
+    """What the model calls at a turn, and with which arguments, if a test says nothing else."""
+    return "work", {"step": turn}
 
 
-def chat_message(turn, calls, recalls=None):
+def chat_message(turn, calls, calling=working):
     if turn >= calls:
         return {"role": "assistant", "content": "Done: every step was taken."}, "stop"
-    name, arguments = _call(turn, recalls)
+    name, arguments = calling(turn)
     function = {"name": name, "arguments": json.dumps(arguments)}
     call = {"id": f"call_{turn}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
 
 
-def anthropic_parts(turn, calls, signature, recalls=None):
+def anthropic_parts(turn, calls, signature, calling=working):
     parts = [] if signature is None else [{"type": "thinking", "thinking": THOUGHT, "signature": signature}]
     if turn >= calls:
         return [*parts, {"type": "text", "text": "Done: every step was taken."}], "end_turn"
     parts.append({"type": "text", "text": f"Step {turn}."})
-    name, arguments = _call(turn, recalls)
+    name, arguments = calling(turn)
     return [*parts, {"type": "tool_use", "id": f"toolu_{turn}", "name": name, "input": arguments}], "tool_use"
 
 
-def responses_items(turn, calls, recalls=None):
+def responses_items(turn, calls, calling=working):
     reasoning = {"type": "reasoning", "id": f"rs_{turn}", "summary": []}
     if turn >= calls:
         text = {"type": "output_text", "text": "Done: every step was taken.", "annotations": []}
@@ -56,6 +55,6 @@ def responses_items(turn, calls, recalls=None):
             "content": [text],
         }
         return [reasoning, message]
-    name, arguments = _call(turn, recalls)
+    name, arguments = calling(turn)
     call = {"type": "function_call", "id": f"fc_{turn}", "call_id": f"call_{turn}", "name": name}
     return [reasoning, {**call, "arguments": json.dumps(arguments), "status": "completed"}]

@@ -93,7 +93,7 @@ def read_call(call: Any) -> RecallCall | None:
     format, identity, name, arguments = found
     if not isinstance(identity, str) or not isinstance(name, str):
         return None
-    return RecallCall(format, identity, name, _query(arguments))
+    return RecallCall(format, identity, name, query_of(arguments))
 
 
 def answer(call: RecallCall, text: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def without_recalls(content: BlockContent, names: Collection[str]) -> BlockConte
     return dataclasses.replace(content, calls=calls, results=results)
 
 
-def _query(arguments: Any) -> str:
+def query_of(arguments: Any) -> str:
     """The query in a call's arguments; text that is no JSON object is taken as the query itself."""
     if isinstance(arguments, str):
         try:
