@@ -84,9 +84,10 @@ def arrival(text: str) -> ArrivalConfig:
     """`LIMIT,KEEP` as two numbers of characters."""
     try:
         limit, keep = (int(part) for part in text.split(","))
-        return ArrivalConfig(limit, keep)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected LIMIT,KEEP in characters such as 2000,1000, got {text!r}") from None
+    try:
+        return ArrivalConfig(limit, keep)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

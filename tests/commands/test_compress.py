@@ -154,6 +154,8 @@ def test_a_failed_write_keeps_the_old_file(capsys, tmp_path, monkeypatch):
         (["--prices", "1,-2,1"], "must be finite and >= 0"),
         (["--prices", "2,1,1"], "write must be at least read"),
         (["--policy", "weekly"], "invalid choice"),
+        (["--arrival", "many"], "expected LIMIT,KEEP in characters such as 2000,1000, got 'many'"),
+        (["--arrival", "600,900"], "keep must be at most limit (600), got 900"),
         (["--format", "xml"], "invalid choice"),
     ],
 )

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from tests.conftest import ROOT
+from tests.integrations.page import PAGE
 from tests.provider.app import Provider
 from tests.provider.loopback import on_loopback
 
-PAGE = (ROOT / "docs" / "integrations.md").read_text()
 BLOCKS = re.findall(r"^### ([^\n]+)\n+```py\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 

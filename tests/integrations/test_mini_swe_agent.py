@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("minisweagent", reason="mini-swe-agent is not installed")
 
-from tests.integrations.test_docs import PAGE
+from tests.integrations.page import PAGE
 from tests.provider.app import Provider
 from tests.provider.loopback import on_loopback
 

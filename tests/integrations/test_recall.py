@@ -205,13 +205,13 @@ def test_a_call_that_makes_no_sense_does_not_end_the_run(shortener, framework, a
         elif framework == "pydantic_ai":
             needs("pydantic_ai")
             from gemjax.integrations.pydantic_ai import recall_tool
-            from tests.integrations.test_pydantic_ai import agent, run
+            from tests.integrations.pydantic_agent import agent, run
 
             run(agent(provider, "odd", tools=[recall_tool(shortener)]))
         elif framework == "strands":
             needs("strands")
             from gemjax.integrations.strands import recall_tool
-            from tests.integrations.test_strands import agent
+            from tests.integrations.strands_agent import agent
 
             agent(provider, "odd", recall_tool(shortener))(TASK)
         else:
