@@ -1,8 +1,9 @@
 """Replay recorded agents and show what each way of shortening their history would have cost."""
 
 import argparse
+import importlib.util
 
-from gemjax.commands.files import print_json
+from gemjax.commands.files import check_writable, print_json
 from gemjax.commands.options import (
     add_encoder_options,
     encoder_from,
@@ -39,12 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal", action="store_true", help="use the goal that is recorded with a trajectory")
     parser.add_argument("--json", action="store_true", help="print one object: methods, trajectories")
     parser.add_argument(
+        "--figure", metavar="FILE", help="draw cost against grounding (.png, .pdf, .svg; needs gemjax[figures])"
+    )
+    parser.add_argument(
         "--no-vector-cache", action="store_true", help="do not keep vectors on disk for the next replay"
     )
     add_encoder_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.figure is not None:
+        _check_figure(arguments.figure)
     start_jax(arguments)
 
     from gemjax.evaluation.replay import Prices
@@ -66,8 +72,23 @@ def run(arguments: argparse.Namespace) -> int:
         use_goal=arguments.goal,
         disk=None if arguments.no_vector_cache else vector_directory(),
     )
-    if arguments.json:
-        print_json(report.to_json())
-    else:
-        report.print()
+    try:
+        if arguments.json:
+            print_json(report.to_json())
+        else:
+            report.print()
+    finally:
+        if arguments.figure is not None and report.outcomes:
+            from gemjax.evaluation.replay.figure import draw
+
+            draw(report.to_json()["methods"], arguments.figure)
     return 130 if report.interrupted else 0
+
+
+def _check_figure(path: str) -> None:
+    """Before hours of replay. Raises `ConfigError`, and `OSError` for a place that cannot be written."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("--figure needs matplotlib: pip install 'gemjax[figures]'")
+    if not path.endswith((".png", ".pdf", ".svg")):
+        raise ConfigError(f"--figure must end in .png, .pdf or .svg, got {path!r}")
+    check_writable(path)
