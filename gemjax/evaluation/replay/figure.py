@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemjax.evaluation.gem.figures import COLOURS, SETTINGS
+from gemjax.evaluation.gem.figures import COLOURS, MARKERS, SETTINGS
 
 _BILLS = (("cost_ratio", "cost, a share of sending everything"), ("refetch_ratio", "the same with look-ups"))
 
@@ -28,6 +28,8 @@ def draw(methods: Mapping[str, Mapping[str, Any]], path: str | os.PathLike[str])
         for axes, (measure, label) in zip(figure.subplots(1, 2, sharey=True), _BILLS, strict=True):
             _panel(axes, methods, measure)
             axes.set_xlabel(f"{label}\n(mean over runs, bars: standard error)")
+        # Methods may lie on each other, so their names stand beside the panels.
+        figure.axes[1].legend(frameon=False, fontsize=11, loc="center left", bbox_to_anchor=(1, 0.5))
         figure.axes[0].set_ylabel("calls with all values in sight")
         figure.tight_layout(w_pad=2)
         figure.savefig(Path(path), bbox_inches="tight", dpi=150)
@@ -40,10 +42,8 @@ def _panel(axes: Axes, methods: Mapping[str, Mapping[str, Any]], measure: str) -
             continue
         across, up = row[f"{measure}_se"] or 0.0, row["fully_grounded_se"] or 0.0
         colour = COLOURS[k % len(COLOURS)]
-        axes.errorbar(x, y, xerr=across, yerr=up, fmt="o", color=colour, capsize=2)
-        # Neighbours on different sides, so that methods that lie together stay legible.
-        place, side = ((6, 6), "left") if k % 2 == 0 else ((-6, -14), "right")
-        axes.annotate(name, (x, y), place, textcoords="offset points", ha=side, fontsize=11, color=colour)
+        marker = MARKERS[k % len(MARKERS)]
+        axes.errorbar(x, y, xerr=across, yerr=up, fmt=marker, color=colour, capsize=2, markersize=8, label=name)
     axes.axvline(1, color="#777777", linewidth=1)
     axes.grid(color="#e5e5e5")
     axes.margins(0.12)
