@@ -9,6 +9,7 @@ from typing import Any
 from gemjax.commands.files import json_value, print_json, read_bytes
 from gemjax.commands.options import add_encoder_options, encoder_from, start_jax
 from gemjax.errors import MemoryBankError, RequestError
+from gemjax.wording import counted
 
 BATCH = 256
 
@@ -29,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     records = list(_records(arguments.file))
+    if not records:
+        name = "standard input" if arguments.file == "-" else arguments.file
+        raise RequestError(f"{name} is empty: expected one JSON object a line")
     start_jax(arguments)
 
     from rich.console import Console
@@ -57,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"bank": arguments.output, "added": len(bank) - before, "memories": len(bank), "dim": bank.dim})
     else:
-        print(f"{arguments.output}: {len(bank) - before} memories added, {len(bank)} in all")
+        print(f"{arguments.output}: {counted(len(bank) - before, 'memory', 'memories')} added, {len(bank)} in all")
     if interrupted:
         raise KeyboardInterrupt
     return 0

@@ -51,7 +51,7 @@ def test_append_and_replace(tmp_path, capsys):
     bank = tmp_path / "bank"
     run(index, write(tmp_path / "a.jsonl", {"text": "one"}, {"text": "two", "id": 7}), "-o", bank)
     run(index, write(tmp_path / "b.jsonl", {"text": "three"}), "-o", bank, "--append")
-    assert "1 memories added, 3 in all" in capsys.readouterr().out
+    assert "1 memory added, 3 in all" in capsys.readouterr().out
     run(search, bank, "three")
     assert "note: cosine only: 3 memories" in capsys.readouterr().out
     run(index, write(tmp_path / "b.jsonl", {"text": "three"}), "-o", bank, "--preset", "tuned")
@@ -73,6 +73,14 @@ def test_append_and_replace(tmp_path, capsys):
 def test_bad_lines_are_named_and_nothing_is_written(tmp_path, line, message):
     (tmp_path / "a.jsonl").write_text('{"text": "fine", "id": "x"}\n' + line + "\n")
     with pytest.raises(GemjaxError, match=message):
+        run(index, tmp_path / "a.jsonl", "-o", tmp_path / "bank")
+    assert not (tmp_path / "bank").exists()
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_file_without_a_line_makes_no_bank(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(GemjaxError, match="a.jsonl is empty: expected one JSON object a line"):
         run(index, tmp_path / "a.jsonl", "-o", tmp_path / "bank")
     assert not (tmp_path / "bank").exists()
 
