@@ -80,7 +80,7 @@ def test_bad_lines_are_named_and_nothing_is_written(tmp_path, line, message):
 @pytest.mark.parametrize("text", ["", "\n \n"])
 def test_a_file_without_a_line_makes_no_bank(tmp_path, text):
     (tmp_path / "a.jsonl").write_text(text)
-    with pytest.raises(GemjaxError, match="a.jsonl is empty: expected one JSON object a line"):
+    with pytest.raises(GemjaxError, match=r"a\.jsonl is empty: expected one JSON object a line"):
         run(index, tmp_path / "a.jsonl", "-o", tmp_path / "bank")
     assert not (tmp_path / "bank").exists()
 
