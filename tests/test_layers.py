@@ -150,7 +150,7 @@ def test_bench_holds_benchmarks_only():
 
 def test_one_name_is_one_class():
     """Two classes of one name with different members make a reader look up which one is meant."""
-    # Both pairs: what one JSON Lines file holds, and how one room plans its own work.
+    # What is left over: a name leaves this list when one of its classes gets a name of its own.
     allowed = {"Line": 2, "Plan": 3, "Reader": 2}
     places: dict[str, list[str]] = {}
     for name, path in modules().items():

@@ -176,7 +176,8 @@ class HistoryCompressor:
         state = self._session(_named(session))
         with state.lock:
             try:
-                return self._arrived(snapshot(request), state, format, request).request
+                made = self._arrived(snapshot(request), state, format)
+                return made.request if made.copies else request
             except (Exception, SystemExit) as error:
                 self._warn("request passed through", f"internal error: {type(error).__name__}: {error}")
                 return request
@@ -277,9 +278,8 @@ class HistoryCompressor:
         """
         return self._archives.answer(call, lambda query: self.recall(query, session, k, budget))
 
-    def _arrived(self, taken: Any, state: Session, format: str, unchanged: Any = None) -> Arrived:
-        arrived = state.arrivals.shorten(taken, format, self.config.arrival, self._archives.names)
-        return arrived if arrived.copies or unchanged is None else Arrived(unchanged)
+    def _arrived(self, taken: Any, state: Session, format: str) -> Arrived:
+        return state.arrivals.shorten(taken, format, self.config.arrival, self._archives.names)
 
     def _kept_on(self, request: Any, parsed: Parsed, reason: str, session: Session) -> CompressionResult | None:
         """The saved set, where the original would be refused because of signed thinking. Never raises."""

@@ -53,10 +53,10 @@ class CompressionResult:
     """The outcome of `HistoryCompressor.compress`.
 
     Attributes:
-        request: what to send. The very object that came in unless `status` is `compressed`.
+        request: what to send. The very object that came in unless `status` says otherwise.
         status: `compressed`; `unchanged` (nothing to drop, `reason` says why); `reverted` (what was rebuilt did not
             pass validation); `failed` (an invalid request, an encoder failure). Only `compressed` differs from the
-            input.
+            input, and `failed` where results went out short before (`shortened`).
         reason: one line.
         event: a global reselection happened.
         coverage: captured energy E of the core (Eq. 3); None where no selection ran.

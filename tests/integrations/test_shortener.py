@@ -239,3 +239,27 @@ def test_a_hook_that_passes_objects_leaves_long_results_alone():
     messages = [{"role": "user", "content": "go"}, *exchange("chat", 0, 2_000)]
     objects = [object() for _ in messages]
     assert shortener.kept(objects, lambda: messages, format="chat") is objects
+
+
+def test_a_failing_encoder_brings_back_neither_dropped_blocks_nor_long_results():
+    broken = []
+
+    def encoder(texts):
+        if broken:
+            raise ConnectionError("no route")
+        return HashingEncoder().encode(texts)
+
+    config = GEMConfig(arrival=ArrivalConfig(limit=400, keep=200), encoder_timeout=None)
+    shortener = Shortener(HistoryCompressor(encoder, config))
+    messages = [{"role": "user", "content": "go"}]
+    for number in range(60):
+        messages += exchange("chat", number, 2_000)
+        before = shortener.shorten({"messages": list(messages)}, format="chat")
+    assert len(before.sources) < len(messages) and before.changed
+    broken.append(True)
+    messages += exchange("chat", 60, 2_000)
+    after = shortener.shorten({"messages": messages}, format="chat")
+    assert after.status == "failed" and "no route" in after.reason
+    assert after.sources == (*before.sources, len(messages) - 2, len(messages) - 1)
+    assert after.request["messages"][:-2] == before.request["messages"]
+    assert after.changed == before.changed | {len(messages) - 1}

@@ -53,7 +53,9 @@ class Arrived:
         reason = result.reason
         if result.request is self.request:
             n = len(copies)
-            status, reason = "compressed", f"long results of {n} message{'s' * (n != 1)} are short; {reason}"
+            # A failure stays one: who keeps an earlier choice over it has to see it.
+            status = status if status == "failed" else "compressed"
+            reason = f"long results of {n} message{'s' * (n != 1)} are short; {reason}"
         after = result.chars_after if result.chars_before else self.chars - self.saved
         return dataclasses.replace(
             result, status=status, reason=reason, chars_before=self.chars, chars_after=after, shortened=copies
